@@ -203,6 +203,11 @@ Operand DeviceBuffers::state(int stage, ValueId root) {
   const Reduction& reduction = l_.reductions[at(stage)];
   if (const auto sum = reduction.begin.find(root); sum != reduction.begin.end())
     return {gradients(stage).buffer, sum->second, sum->second + element_count(value.type.shape)};
+  for (const Tied& tied : l_.tied) {  // of another stage
+    const auto part = std::ranges::find(tied.parts, root, &Tied::Part::sum);
+    if (part == tied.parts.end()) continue;
+    return runs_here(part->stage) ? state(part->stage, root) : received_part(root);
+  }
   Stored& place = place_of(root, 0);
   if (place.buffer.valid()) return {place.buffer};
   // A network's own is of the samples it goes on with: each micro-batch has one.
@@ -220,10 +225,18 @@ Operand DeviceBuffers::gradients(int stage) {
   const Reduction& reduction = l_.reductions[at(stage)];
   BufferId& buffer = gradients_[stage];
   if (!buffer.valid() && reduction.elements > 0) {
+    const auto is_here = [&](const Tied& tied) { return std::ranges::find(tied.stages, stage) != tied.stages.end(); };
+    const bool leaves = !reduction.rounds.empty() || std::ranges::any_of(l_.tied, is_here);
     buffer = add_stored(unique_name(fmt::format("gradients_{}", stage)), {DType::f32, {reduction.elements}},
-                        reduction.rounds.empty() ? BufferKind::stash : BufferKind::comm, 1);
+                        leaves ? BufferKind::comm : BufferKind::stash, 1);
   }
   return {buffer, 0, reduction.elements};
+}
+
+Operand DeviceBuffers::received_part(ValueId sum) {
+  BufferId& buffer = parts_[sum];
+  if (!buffer.valid()) buffer = add_stored(unique_name(g_.value(sum).name), g_.value(sum).type, BufferKind::comm, 1);
+  return {buffer};
 }
 
 BufferId DeviceBuffers::squares(int stage) {

@@ -58,6 +58,8 @@ class DeviceBuffers {
   // first micro-batch's part begins them.
   Operand state(int stage, ValueId root);
   Operand gradients(int stage);  // all sums; none: the stage trains nothing
+  // A part of a tied weight's gradient, as it comes from the stage that adds it up.
+  Operand received_part(ValueId sum);
   // With clipping: the sums of squares of a stage's gradients, which lie in one buffer too; the one that is this value,
   // none: it is another.
   BufferId squares(int stage);
@@ -113,7 +115,8 @@ class DeviceBuffers {
   std::unordered_set<std::string> made_up_;              // names that are no value's
   std::unordered_multimap<uint64_t, BufferId> weights_;  // by content
   std::vector<bool> states_;                             // [value]
-  std::map<int, BufferId> gradients_, squares_;          // by stage
+  std::map<ValueId, BufferId> parts_;
+  std::map<int, BufferId> gradients_, squares_;  // by stage
   std::vector<std::pair<ValueId, BufferId>> copies_;
   std::vector<Use> uses_;  // [buffer]
   BufferId workspace_;

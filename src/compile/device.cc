@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "compile/buffers.h"
 #include "compile/collectives.h"
@@ -156,7 +157,7 @@ class DeviceWriter {
     if (there.segment != number) {
       there = {number, false, false, 0};
       const int f = l_.flow_of[root.index()];
-      if (l_.training != nullptr && (made_by(segment.stage, root) || made_by(every_stage, root))) {
+      if (l_.training != nullptr && (made_by(segment.stage, root) || l_.phase_of(root) == NodePhase::step)) {
         // In an earlier phase or slot; training is row-major.
         there.set(0);
         (void)buffers_.storage(root, 0, root);
@@ -419,30 +420,64 @@ class DeviceWriter {
     }
     const StepNodes& step = l_.training->nodes;
     const bool first = slot_of_step(slot) == 1;
-    if (!l_.clipping)
+    if (!l_.steps_together())
       reduce_gradients(segment, slot.stage);
     else if (first)
-      reduce_and_clip(segment);
+      begin_steps(segment);
     if (first) compute_all(segment, step.before_updates);
     compute_all(segment, l_.nodes.step[at(slot.stage)]);
     if (slot_of_step(slot) == steps_here_) compute_all(segment, step.behind_updates);
     return segment;
   }
 
-  // The gradients of all stages here, their squares, and with those of other devices the factor.
-  void reduce_and_clip(Segment& segment) {
-    const Clipping& clipping = *l_.clipping;
+  // Where steps wait for each other: the gradients of all stages here, with the parts of other devices, and the factor
+  // that clips them.
+  void begin_steps(Segment& segment) {
     const int own = segment.stage;
     std::vector<int> here;
     for (const OrderedSlot& slot : l_.slots[at(d_)]) {
       if (slot.phase == Phase::step && slot.stage < l_.stages()) here.push_back(slot.stage);
     }
     for (const int stage : here) reduce_gradients(segment, stage);
+    exchange_parts(segment);
     for (const int stage : here) {
       segment.stage = stage;  // whose states its nodes read
+      for (const size_t n : l_.nodes.step[at(stage)]) {
+        if (!is_update(g_.nodes[n].op)) compute_all(segment, {n});
+      }
+    }
+    if (l_.clipping) clip(segment, here);
+    segment.stage = own;
+  }
+
+  void exchange_parts(Segment& segment) {
+    for (const Tied& tied : l_.tied) {
+      for (const Tied::Part& part : tied.parts) {
+        if (l_.group(part.stage)[0] != d_) continue;
+        for (const int to : l_.part_goes_to(tied, part)) {
+          Instr send = transfer(Opcode::send, {}, {l_.part_tag(part.number), to});
+          send.reads = {buffers_.state(part.stage, part.sum)};
+          emit(segment, std::move(send));
+        }
+      }
+    }
+    for (const Tied& tied : l_.tied) {
+      for (const Tied::Part& part : tied.parts) {
+        const std::vector<int> to = l_.part_goes_to(tied, part);
+        if (std::ranges::find(to, d_) == to.end()) continue;
+        emit(segment, transfer(Opcode::recv, buffers_.received_part(part.sum).buffer,
+                               {l_.part_tag(part.number), l_.group(part.stage)[0]}));
+      }
+    }
+  }
+
+  // The squares of the gradients, and with those of other devices the factor.
+  void clip(Segment& segment, const std::vector<int>& here) {
+    const Clipping& clipping = *l_.clipping;
+    for (const int stage : here) {
+      segment.stage = stage;
       compute_all(segment, clipping.sums[at(stage)].nodes);
     }
-    segment.stage = own;
     const auto is_here = [&](int stage) { return std::ranges::find(here, stage) != here.end(); };
     const std::vector<int>& adds = l_.group(clipping.stage);
     for (const int stage : here) {
@@ -471,8 +506,11 @@ class DeviceWriter {
     if (l_.sends_norm()) emit(segment, transfer(Opcode::send, stored(clipping.norm), {l_.norm_tag(), l_.sink}));
   }
 
+  // Of a step, each once: a tied weight is of several stages, and has one copy here.
   void compute_all(Segment& segment, const std::vector<size_t>& nodes) {
-    for (const size_t n : nodes) compute(segment, n);
+    for (const size_t n : nodes) {
+      if (stepped_.insert(n).second) compute(segment, n);
+    }
   }
   // The how manyeth of the device's slots that update weights, from 1.
   int slot_of_step(const OrderedSlot& slot) const {
@@ -520,6 +558,7 @@ class DeviceWriter {
   std::vector<ValueId> state_of_;     // [value]: the state whose new value it is; empty: inference
   bool first_ = false;                // the segment being made begins its stage's sums
   int steps_here_ = 0;                // slots that update weights
+  std::set<size_t> stepped_;          // nodes of the step that are computed
   std::vector<InPlace> in_place_;
   int64_t moment_ = 0;
   struct Variant {

@@ -33,8 +33,8 @@ inline constexpr int every_stage = -3;  // of a node that each device computes, 
 struct StageNodes {
   std::vector<int> of_node;  // [node]: a stage; source_stage: a part of an input; every_stage
   std::vector<std::vector<size_t>> forward, input, weight, step;  // [stage]: by phase; all but forward in training only
-  std::vector<std::vector<size_t>> again;    // [stage]: of forward, those that recomputation repeats for input, weight
-  std::vector<std::vector<size_t>> trained;  // [stage]: indices of StepNodes::trained
+  std::vector<std::vector<size_t>> again;  // [stage]: of forward, those that recomputation repeats for input, weight
+  std::vector<std::vector<size_t>> sums;   // [stage]: indices of StepNodes::sums
 };
 
 // A *flow* is a value (the root of its views) that is needed beyond the stage that makes it. Each micro-batch of it
@@ -86,6 +86,19 @@ struct Clipping {
   std::vector<Sums> sums;  // [stage]
 };
 
+// A weight that several stages read: each updates a copy of its own, by the same parts of its gradient. The first
+// device of a part's stage sends it to all that update the weight and have not that stage.
+struct Tied {
+  struct Part {
+    ValueId sum;     // a state
+    int stage = 0;   // where it is added up
+    int number = 0;  // of all such parts
+  };
+  std::vector<int> stages;  // ascending
+  std::vector<Part> parts;
+  std::vector<size_t> adds;  // nodes that add the parts
+};
+
 struct Lowering {
   // Given. Nothing is owned; costs may be missing.
   const KernelGraph* network = nullptr;
@@ -102,6 +115,7 @@ struct Lowering {
   const Training* training = nullptr;  // none: inference
   StageNodes nodes;
   std::optional<Clipping> clipping;
+  std::vector<Tied> tied;
   std::vector<DeviceId> devices;                // of the plan, in order of first use: those of the Program begin so
   std::vector<std::vector<int>> stage_devices;  // [stage][replica]: index of `devices`
   int source = 0, sink = 0;                     // devices of the Program
@@ -140,6 +154,12 @@ struct Lowering {
   int squares_tag(int stage) const { return static_cast<int>(flows.size()) + stages() + stage; }
   int factor_tag() const { return static_cast<int>(flows.size()) + 2 * stages(); }
   int norm_tag() const { return factor_tag() + 1; }
+  int part_tag(int number) const { return norm_tag() + 1 + number; }
+  // Stages of a device are updated one behind the other, when all else is done: they wait for other devices.
+  bool steps_together() const { return clipping || !tied.empty(); }
+  std::vector<int> part_goes_to(const Tied& tied, const Tied::Part& part) const;  // devices
+  // The stage that adds up this sum of a gradient.
+  int stage_of_sum(ValueId sum) const;
   bool recomputes() const { return training != nullptr && training->options.recompute; }
   NodePhase phase_of(ValueId root) const {  // of an input or a weight: forward
     const Value& value = graph->graph.value(root);
@@ -167,8 +187,8 @@ Status complete_table(Lowering& lowering, SlotTable table);
 // Of `schedule`, where sums are exact. Error: a device adds the gradients of a stage in another order than that of the
 // micro-batches, or nobody knows yet.
 Status check_sums(const Lowering& lowering);
-// Of `schedule`: with clipping a device updates its stages one after the other, ascending, when all else is done: no
-// weight is updated before all gradients are there.
+// Of `schedule`, where steps_together: a device updates its stages one after the other, ascending, when all else is
+// done: no weight is updated before all gradients are there.
 void steps_last(SlotTable& table);
 // Of `schedule`: what reductions are of, and how they are done.
 Status choose_reductions(Lowering& lowering);

@@ -130,7 +130,7 @@ class Slots {
 // ---- Messages
 
 struct Message {
-  int flow = 0;  // reduction: of gradients, or of clipping; received within its step
+  int flow = 0;  // reduction: of gradients, or of steps that wait for each other; received within its step
   int micro_batch = 0;
   double sent_at = 0;
   size_t needed = 0;    // slot of the receiver that first needs it
@@ -216,13 +216,20 @@ class Messages {
     }
   }
 
-  // With clipping a device's first step has the messages of all its steps.
+  // Where steps wait for each other a device's first step has the messages of all its steps.
   void step(int d, const OrderedSlot& slot) {
-    if (!l_.clipping) return reduce(d, slot, slot.stage);
+    if (!l_.steps_together()) return reduce(d, slot, slot.stage);
     if (slot.stage == l_.stages() || &slot != &*first_step(d)) return;
     for (const OrderedSlot& other : l_.slots[at(d)]) {
       if (other.phase == Phase::step && other.stage < l_.stages()) reduce(d, slot, other.stage);
     }
+    for (const Tied& tied : l_.tied) {
+      for (const Tied::Part& part : tied.parts) {
+        if (l_.group(part.stage)[0] != d) continue;
+        for (const int to : l_.part_goes_to(tied, part)) send_in_step(d, slot, to);
+      }
+    }
+    if (!l_.clipping) return;
     const int adds = l_.clipping->stage;
     for (int s = 0; s < l_.stages(); ++s) {
       if (l_.clipping->sums[at(s)].nodes.empty() || l_.group(s)[0] != d) continue;
@@ -250,7 +257,7 @@ class Messages {
         const int to = of.collective.group[at(piece.to)];
         if (of.collective.group[at(piece.from)] != d || std::ranges::find(sent_, to) != sent_.end()) continue;
         sent_.push_back(to);
-        if (l_.clipping) {
+        if (l_.steps_together()) {
           send_in_step(d, slot, to);
           continue;
         }

@@ -2,7 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
+#include <set>
 
 #include "base/limits.h"
 #include "compile/lowering.h"
@@ -70,24 +72,28 @@ int endpoint(Lowering& lowering, HostId host) {
   return static_cast<int>(devices.size()) - 1;
 }
 
-// Error: a weight that two stages train.
-Status add_trained(Lowering& lowering) {
+// Of each trained weight the stages that read it, and so update it.
+void add_updates(Lowering& lowering) {
   const StepNodes& step = lowering.training->nodes;
   StageNodes& nodes = lowering.nodes;
+  const Graph& g = lowering.graph->graph;
+  const auto made_in = [&](ValueId value) { return nodes.of_node[g.value(value).producer.index()]; };
+  int parts = 0;
   for (size_t t = 0; t < step.trained.size(); ++t) {
-    const ValueId weight = step.trained[t];
-    const std::vector<size_t>& readers = lowering.graph->readers[weight.index()];
-    const int first = nodes.of_node[readers.front()];
-    for (const size_t reader : readers) {
-      if (nodes.of_node[reader] == first) continue;
-      return unsupported(
-          fmt::format("weight '{}' is trained in stage {} and in stage {}: a weight that stages share is "
-                      "not supported",
-                      lowering.graph->graph.value(weight).name, first, nodes.of_node[reader]));
+    for (const size_t i : step.parts[t]) nodes.sums[at(made_in(step.sums[i].value))].push_back(i);
+    std::set<int> stages;
+    for (const size_t reader : lowering.graph->readers[step.trained[t].index()]) {
+      if (step.phases[reader] != NodePhase::step) stages.insert(nodes.of_node[reader]);
     }
-    nodes.trained[at(first)].push_back(t);
+    const std::vector<size_t>& own = step.of_weights[t];
+    for (const int stage : stages) std::ranges::copy(own, std::back_inserter(nodes.step[at(stage)]));
+    if (stages.size() == 1) continue;
+    Tied& tied = lowering.tied.emplace_back();
+    tied.stages.assign(stages.begin(), stages.end());
+    tied.adds.assign(own.begin(), own.end() - 1);
+    for (const size_t i : step.parts[t])
+      tied.parts.push_back({step.sums[i].state, made_in(step.sums[i].value), parts++});
   }
-  return ok_status();
 }
 
 // The forward nodes of a stage that must run again before its gradients, in order. What the stage was given is kept.
@@ -110,10 +116,10 @@ std::vector<size_t> nodes_again(const Lowering& lowering, size_t stage) {
 }
 
 // A plan cuts the network; each further node of a training step is in the stage of the node it belongs to.
-Status add_nodes(Lowering& lowering) {
+void add_nodes(Lowering& lowering) {
   const Plan& plan = *lowering.plan;
   StageNodes& nodes = lowering.nodes;
-  for (auto* lists : {&nodes.forward, &nodes.input, &nodes.weight, &nodes.step, &nodes.again, &nodes.trained})
+  for (auto* lists : {&nodes.forward, &nodes.input, &nodes.weight, &nodes.step, &nodes.again, &nodes.sums})
     lists->resize(plan.stages.size());
   std::vector<int> of_network(lowering.network->graph.nodes.size(), source_stage);
   for (size_t s = 0; s < plan.stages.size(); ++s) {
@@ -144,7 +150,7 @@ Status add_nodes(Lowering& lowering) {
   for (size_t n = 0; n < lowering.graph->graph.nodes.size(); ++n) {
     const int stage = shared[n] ? every_stage : of_network[step == nullptr ? n : step->origins[n]];
     nodes.of_node.push_back(stage);
-    if (!lowering.graph->computed[n] || stage == source_stage || stage == every_stage) continue;
+    if (!lowering.graph->computed[n] || stage == source_stage) continue;
     switch (step == nullptr ? NodePhase::forward : step->phases[n]) {
       case NodePhase::forward:
         nodes.forward[at(stage)].push_back(n);
@@ -155,13 +161,12 @@ Status add_nodes(Lowering& lowering) {
       case NodePhase::weight:
         nodes.weight[at(stage)].push_back(n);
         break;
-      case NodePhase::step:
-        nodes.step[at(stage)].push_back(n);
+      case NodePhase::step:  // add_updates
         break;
     }
   }
   for (size_t s = 0; lowering.recomputes() && s < plan.stages.size(); ++s) nodes.again[s] = nodes_again(lowering, s);
-  return step == nullptr ? ok_status() : add_trained(lowering);
+  if (step != nullptr) add_updates(lowering);
 }
 
 // Errors: an output that is a constant; a state that is read in another stage.
@@ -183,8 +188,10 @@ Status add_flows(Lowering& lowering) {
   const auto add = [&](ValueId root, int producer) {
     Flow flow{root, producer, {}, lowering.phase_of(root) == NodePhase::input};
     for (const size_t reader : graph.readers[root.index()]) {
+      // What a step reads it has, or gets with the others' parts.
+      if (lowering.training != nullptr && lowering.training->nodes.phases[reader] == NodePhase::step) continue;
       const int stage = lowering.nodes.of_node[reader];
-      if (stage != producer && stage != every_stage && (flow.consumers.empty() || flow.consumers.back() != stage))
+      if (stage != producer && (flow.consumers.empty() || flow.consumers.back() != stage))
         flow.consumers.push_back(stage);
     }
     if (lowering.training != nullptr) {  // gradients are computed from the last stage to the first
@@ -214,8 +221,10 @@ Status add_flows(Lowering& lowering) {
   if (!read_elsewhere.empty()) return unsupported(read_elsewhere);
   constexpr size_t most_tags = largest_tag + 1;
   const size_t stages = lowering.plan->stages.size();
-  // Credits, reductions and clipping have tags of their own.
-  if (lowering.flows.size() + (lowering.clipping ? 2 * stages + 2 : stages) > most_tags)
+  size_t parts = 0;
+  for (const Tied& tied : lowering.tied) parts += tied.parts.size();
+  // Credits, reductions and what a step's devices tell each other have tags of their own.
+  if (lowering.flows.size() + (lowering.steps_together() ? 2 * stages + 2 + parts : stages) > most_tags)
     return unsupported(fmt::format("{} values cross stages, more than there are tags", lowering.flows.size()));
   return ok_status();
 }
@@ -235,7 +244,7 @@ Status place(Lowering& lowering) {
   add_devices(lowering);
   lowering.source = endpoint(lowering, lowering.endpoints.source);
   lowering.sink = endpoint(lowering, lowering.endpoints.sink);
-  RETURN_IF_ERROR(add_nodes(lowering));
+  add_nodes(lowering);
   return add_flows(lowering);
 }
 

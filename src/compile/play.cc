@@ -140,10 +140,10 @@ class Play {
     return end_of(l_.whole[at(stage)][at(m)] ? Phase::weight_gradient : Phase::input_gradient, stage, m);
   }
 
-  // All who reduce the stage's gradients have come to their step, and have nothing of the stage left to do. With
-  // clipping steps are a device's last slots, so that all have come when no stage has anything left to do.
+  // All who reduce the stage's gradients have come to their step, and have nothing of the stage left to do. Steps that
+  // wait for each other are a device's last slots, so that all have come when no stage has anything left to do.
   size_t step_waits(int stage) const {
-    if (l_.clipping) {
+    if (l_.steps_together()) {
       for (int s = 0; s < l_.stages(); ++s) {
         for (int m = 0; m < l_.micro_batches(); ++m) {
           if (const size_t event = missing(end_of(Phase::weight_gradient, s, m)); event != no_event) return event;

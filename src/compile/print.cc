@@ -92,15 +92,23 @@ std::string print_schedule(const Lowering& lowering) {
     text += fmt::format("gradients of stage {}: {} {} of {}, {} elements\n", s, name_of(collective.kind),
                         name_of(collective.algorithm), fmt::join(group, ", "), lowering.reductions[s].elements);
   }
+  const auto list = [&](const std::vector<int>& devices) {
+    std::vector<std::string_view> names;
+    for (const int device : devices) names.push_back(device_name(lowering, device));
+    return fmt::format("{}", fmt::join(names, ", "));
+  };
+  for (const Tied& tied : lowering.tied) {
+    for (const Tied::Part& part : tied.parts) {
+      const std::vector<int> to = lowering.part_goes_to(tied, part);
+      if (to.empty()) continue;
+      text +=
+          fmt::format("{} of stage {} also to {}\n", lowering.graph->graph.value(part.sum).name, part.stage, list(to));
+    }
+  }
   if (lowering.clipping) {
-    const auto names = [&](const std::vector<int>& devices) {
-      std::vector<std::string_view> list;
-      for (const int device : devices) list.push_back(device_name(lowering, device));
-      return fmt::format("{}", fmt::join(list, ", "));
-    };
-    text += fmt::format("norm of gradients: on {}", names(lowering.group(lowering.clipping->stage)));
+    text += fmt::format("norm of gradients: on {}", list(lowering.group(lowering.clipping->stage)));
     if (const std::vector<int> others = lowering.factor_goes_to(); !others.empty())
-      text += fmt::format(", its factor to {}", names(others));
+      text += fmt::format(", its factor to {}", list(others));
     text += "\n";
   }
   for (size_t d = 0; d < lowering.table.devices.size(); ++d) {

@@ -20,12 +20,30 @@ bool Lowering::has_factor(int device) const {
 std::vector<int> Lowering::factor_goes_to() const {
   std::set<int> to;
   for (size_t s = 0; s < reductions.size(); ++s) {
-    if (clipping->sums[s].nodes.empty()) continue;
+    if (nodes.step[s].empty()) continue;  // it updates nothing
     for (const int device : reductions[s].collective.group) {
       if (!has_factor(device)) to.insert(device);
     }
   }
   return {to.begin(), to.end()};
+}
+
+std::vector<int> Lowering::part_goes_to(const Tied& tied, const Tied::Part& part) const {
+  const std::vector<int>& has = group(part.stage);
+  std::set<int> to;
+  for (const int stage : tied.stages) {
+    for (const int device : group(stage)) {
+      if (std::ranges::find(has, device) == has.end()) to.insert(device);
+    }
+  }
+  return {to.begin(), to.end()};
+}
+
+int Lowering::stage_of_sum(ValueId sum) const {
+  const auto has = [&](const Reduction& reduction) { return reduction.begin.contains(sum); };
+  const auto found = std::ranges::find_if(reductions, has);
+  CHECK(found != reductions.end(), "a sum of no stage");
+  return static_cast<int>(found - reductions.begin());
 }
 
 Status check_sums(const Lowering& lowering) {
@@ -54,8 +72,8 @@ Status choose_reductions(Lowering& lowering) {
   constexpr int64_t aligned = arena_alignment / element_bytes;  // kernels write their results here
   for (size_t s = 0; s < lowering.reductions.size(); ++s) {
     Reduction& reduction = lowering.reductions[s];
-    for (const size_t t : lowering.nodes.trained[s]) {
-      const ValueId sum = step.sums[t].state;
+    for (const size_t i : lowering.nodes.sums[s]) {
+      const ValueId sum = step.sums[i].state;
       const int64_t count = element_count(lowering.graph->graph.value(sum).type.shape);
       reduction.begin[sum] = reduction.elements;
       reduction.elements += (count + aligned - 1) / aligned * aligned;

@@ -33,7 +33,7 @@ class TableCheck {
     RETURN_IF_ERROR(check_all_run());
     if (lowering_.training != nullptr) RETURN_IF_ERROR(find_groups());
     if (lowering_.training != nullptr) complete_slots();
-    if (lowering_.clipping) steps_last(table_);
+    if (lowering_.steps_together()) steps_last(table_);
     table_.devices.resize(lowering_.devices.size());
     lowering_.table = std::move(table_);
     return ok_status();

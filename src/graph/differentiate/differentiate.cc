@@ -22,7 +22,8 @@ class Differentiation {
   Result<Differentiated> run(ValueId loss, const std::vector<ValueId>& trained, double seed,
                              const OnGradient& on_gradient) {
     mark(trained);
-    const std::vector<std::vector<size_t>> first_read = first_read_by(trained);
+    const std::vector<std::vector<size_t>> reads = reads_of_trained(trained);
+    std::vector<ValueId> last(trained.size());
     if (!depends_[loss.index()]) return invalid_input("the loss depends on none of the trained weights");
     const TensorType& type = forward_.value(loss).type;
     gradient_[loss.index()] = graph_.weight("d." + forward_.value(loss).name, type, weights_.add_fill(type, seed));
@@ -30,18 +31,21 @@ class Differentiation {
     for (size_t n = 0; n < forward_.nodes.size(); ++n) result.origins.push_back(n);
     for (size_t n = forward_.nodes.size(); n-- > 0;) {
       RETURN_IF_ERROR(go_back(forward_.nodes[n]));
-      for (const size_t t : first_read[n]) {  // no other node adds to these
-        const ValueId gradient = gradient_[trained[t].index()];
-        if (gradient.valid() && on_gradient) RETURN_IF_ERROR(on_gradient(graph_, t, gradient));
+      for (const size_t t : reads[n]) {
+        ValueId& gradient = gradient_[trained[t].index()];
+        if (!gradient.valid()) continue;
+        last[t] = gradient;
+        if (!on_gradient) continue;
+        RETURN_IF_ERROR(on_gradient(graph_, t, gradient));
+        gradient = ValueId();  // the next node's is another part
       }
       result.origins.resize(graph_.graph().nodes.size(), n);
     }
-    for (const ValueId weight : trained) {
-      const ValueId gradient = gradient_[weight.index()];
-      if (!gradient.valid())
-        return invalid_input(fmt::format("the loss does not depend on weight {}", forward_.value(weight).name));
-      result.gradients.push_back(gradient);
-      graph_.output(gradient);
+    for (size_t t = 0; t < trained.size(); ++t) {
+      if (!last[t].valid())
+        return invalid_input(fmt::format("the loss does not depend on weight {}", forward_.value(trained[t]).name));
+      result.gradients.push_back(last[t]);
+      graph_.output(last[t]);
     }
     result.graph = std::move(graph_).finish();
     result.phases = phases_of(result.graph);
@@ -60,15 +64,17 @@ class Differentiation {
     }
   }
 
-  // [node of the forward graph]: the trained weights, by index, of whose readers it is the first.
-  std::vector<std::vector<size_t>> first_read_by(const std::vector<ValueId>& trained) const {
+  // [node of the forward graph]: the trained weights, by index, that it reads.
+  std::vector<std::vector<size_t>> reads_of_trained(const std::vector<ValueId>& trained) const {
+    std::vector<int64_t> number(forward_.values.size(), -1);
+    for (size_t t = 0; t < trained.size(); ++t) number[trained[t].index()] = static_cast<int64_t>(t);
     std::vector<std::vector<size_t>> weights(forward_.nodes.size());
-    for (size_t t = 0; t < trained.size(); ++t) {
-      const auto reads = [&](const Node& node) {
-        return std::ranges::find(node.inputs, trained[t]) != node.inputs.end();
-      };
-      const auto first = std::ranges::find_if(forward_.nodes, reads);
-      if (first != forward_.nodes.end()) weights[static_cast<size_t>(first - forward_.nodes.begin())].push_back(t);
+    for (size_t n = 0; n < forward_.nodes.size(); ++n) {
+      for (const ValueId input : forward_.nodes[n].inputs) {
+        if (!input.valid() || number[input.index()] < 0) continue;
+        const auto t = static_cast<size_t>(number[input.index()]);
+        if (std::ranges::find(weights[n], t) == weights[n].end()) weights[n].push_back(t);
+      }
     }
     return weights;
   }

@@ -26,15 +26,16 @@ struct Differentiated {
   Graph graph;                     // outputs: those of the forward graph, then `gradients`
   std::vector<NodePhase> phases;   // [node]
   std::vector<size_t> origins;     // [node]: the forward node that it is the gradient of, or itself
-  std::vector<ValueId> gradients;  // [trained]
+  std::vector<ValueId> gradients;  // [trained]; where parts were asked for, that of the first reader
 };
 
 // Does this result of the node change when a float that it reads changes a little? Gradients stop where not.
 bool follows_its_inputs(const Node& node, const Value& output);
 
-// Told of each trained weight, by its index, as soon as its gradient is there: may put nodes behind it, which are of
-// phase weight.
-using OnGradient = std::function<Status(GraphBuilder& graph, size_t trained, ValueId gradient)>;
+// Told of each trained weight, by its index, and of each node that reads it, from the last to the first, as soon as
+// this node's part of its gradient is there: may put nodes behind it, which are of phase weight. The parts are not
+// added.
+using OnGradient = std::function<Status(GraphBuilder& graph, size_t trained, ValueId part)>;
 
 // `loss`: a value of one element. `trained`: weights of the graph. Constants that the gradients need are added to
 // `weights`. `seed`: the gradient of the loss by itself: 1, or the share of a micro-batch. Errors: a loss of several

@@ -57,15 +57,34 @@ void note_shared_node(StepNodes& nodes, std::vector<size_t>& list) {
   nodes.computed.push_back(true);
 }
 
+// [trained]: the gradient of the step, its parts added from that of the last reader to the first's.
+Result<std::vector<ValueId>> add_parts(GraphBuilder& builder, StepNodes& nodes,
+                                       const std::vector<size_t>& first_reader) {
+  nodes.of_weights.resize(nodes.trained.size());
+  std::vector<ValueId> gradients;
+  for (size_t t = 0; t < nodes.trained.size(); ++t) {
+    const ValueId weight = nodes.trained[t];
+    const std::vector<size_t>& parts = nodes.parts[t];
+    ValueId sum = nodes.sums[parts[0]].value;
+    for (size_t k = 1; k < parts.size(); ++k) {
+      const std::string name = fmt::format("gradient {} of {}", k, builder.graph().value(weight).name);
+      ASSIGN_OR_RETURN(sum, builder.add(Op::Add, name, {sum, nodes.sums[parts[k]].value}, {}));
+      nodes.of_weights[t].push_back(nodes.phases.size());
+      note_node(nodes, builder.graph(), NodePhase::step, first_reader[weight.index()]);
+    }
+    gradients.push_back(sum);
+  }
+  return gradients;
+}
+
 // The factor of all gradients. The norm is an output.
-Result<ValueId> add_clipping(GraphBuilder& builder, StepNodes& nodes, const std::vector<size_t>& first_reader,
-                             double clip) {
+Result<ValueId> add_clipping(GraphBuilder& builder, StepNodes& nodes, const std::vector<ValueId>& gradients,
+                             const std::vector<size_t>& first_reader, double clip) {
   std::vector<ValueId> squares;
   size_t first_stage = nodes.network;
   for (size_t t = 0; t < nodes.trained.size(); ++t) {
     const std::string name = builder.graph().value(nodes.trained[t]).name;
-    ASSIGN_OR_RETURN(squares.emplace_back(),
-                     builder.add(Op::SumOfSquares, "squares of " + name, {nodes.sums[t].value}, {}));
+    ASSIGN_OR_RETURN(squares.emplace_back(), builder.add(Op::SumOfSquares, "squares of " + name, {gradients[t]}, {}));
     nodes.squares.push_back(nodes.phases.size());
     const size_t origin = first_reader[nodes.trained[t].index()];
     note_node(nodes, builder.graph(), NodePhase::step, origin);
@@ -94,15 +113,16 @@ Status add_updates(StepGraph& step, const TrainingOptions& options) {
   const RateSchedule schedule = settings.rate.value_or(RateSchedule{usual_rate(options.optimizer)});
   ASSIGN_OR_RETURN(const ValueId rate, builder.add(Op::LearningRate, "learning_rate", {steps}, rate_attrs(schedule)));
   note_shared_node(nodes, nodes.before_updates);
+  ASSIGN_OR_RETURN(const std::vector<ValueId> gradients, add_parts(builder, nodes, first_reader));
   ValueId factor;
   if (options.clip) {
-    ASSIGN_OR_RETURN(factor, add_clipping(builder, nodes, first_reader, *options.clip));
+    ASSIGN_OR_RETURN(factor, add_clipping(builder, nodes, gradients, first_reader, *options.clip));
   }
   for (size_t t = 0; t < nodes.trained.size(); ++t) {
     const ValueId weight = nodes.trained[t];
     const TensorType type = step.graph.value(weight).type;
     const std::string name = step.graph.value(weight).name;
-    std::vector<ValueId> states{weight}, inputs{weight, nodes.sums[t].value};
+    std::vector<ValueId> states{weight}, inputs{weight, gradients[t]};
     const std::vector<TensorType> kept = update_states(options.optimizer, type);
     for (size_t i = 0; i < kept.size(); ++i) {
       states.push_back(builder.weight(fmt::format("{}{}", name, state_names(options.optimizer)[i]), kept[i],
@@ -118,6 +138,7 @@ Status add_updates(StepGraph& step, const TrainingOptions& options) {
                                      update_attrs(options.optimizer, settings, decays)));
     CHECK(made.size() == states.size(), "an update makes what it keeps");
     for (size_t i = 0; i < made.size(); ++i) nodes.updates.push_back({states[i], made[i]});
+    nodes.of_weights[t].push_back(nodes.phases.size());
     note_node(nodes, builder.graph(), NodePhase::step, first_reader[weight.index()]);
   }
   ASSIGN_OR_RETURN(const ValueId counted, builder.add(Op::StepCount, "count_step", {steps}, {}));
@@ -154,15 +175,18 @@ Result<StepGraph> step_graph(const Graph& network, const TrainingOptions& option
            options.constants.contains(weight.content);
   });
   if (nodes.trained.empty()) return invalid_input("there is nothing to train: the loss depends on no weight");
-  nodes.sums.resize(nodes.trained.size());
+  nodes.parts.resize(nodes.trained.size());
   // A stage's sums are slices of one buffer, where they are flat.
   const auto accumulate = [&](GraphBuilder& builder, size_t t, ValueId gradient) -> Status {
     const Value& weight = network.value(nodes.trained[t]);
     const TensorType flat{weight.type.dtype, {element_count(weight.type.shape)}};
-    const ValueId sum = builder.weight(weight.name + "_gradient", flat, nodes.constants.add_fill(flat, 0));
+    const size_t part = nodes.parts[t].size();
+    const std::string number = part == 0 ? "" : fmt::format("_{}", part + 1);
+    const ValueId sum = builder.weight(weight.name + "_gradient" + number, flat, nodes.constants.add_fill(flat, 0));
     ASSIGN_OR_RETURN(const ValueId value,
-                     builder.add(Op::Accumulate, "accumulate " + weight.name, {sum, gradient}, {}));
-    nodes.sums[t] = {sum, value};
+                     builder.add(Op::Accumulate, "accumulate " + weight.name + number, {sum, gradient}, {}));
+    nodes.parts[t].push_back(nodes.sums.size());
+    nodes.sums.push_back({sum, value});
     return ok_status();
   };
   const double share = 1.0 / options.micro_batches;

@@ -44,7 +44,10 @@ struct StepNodes {
   std::vector<ValueId> trained;  // weights
   // Behind an update a state holds a trained weight, what the optimizer keeps of one (named state_names), or the number
   // of steps (steps_name); behind an Accumulate the sum of a gradient, which each step begins anew.
-  std::vector<StateUpdate> sums;     // [trained]: of gradients, flat; updates read their values
+  std::vector<StateUpdate> sums;  // of gradients, flat: for each weight and each node of the network that reads it
+  std::vector<std::vector<size_t>> parts;       // [trained]: its sums, from that of its last reader to the first's
+  std::vector<std::vector<size_t>> of_weights;  // [trained]: nodes that add its parts, then its update. A stage that
+                                                // reads the weight computes them, wherever the parts come from
   std::vector<StateUpdate> updates;  // by update node, these by trained weight; the number of steps is the last
   WeightStore constants;             // besides the network's weights: what gradients need, states at first
 };
