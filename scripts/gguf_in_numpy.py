@@ -82,6 +82,24 @@ class Network:
             return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3)))
         return x / (1 + np.exp(-x))
 
+    def mixture(self, x, block):
+        """Each token takes the experts with the largest scores; their shares among themselves are what counts."""
+        scores = self.product(x, block + "ffn_gate_inp")
+        shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
+        shares /= shares.sum(axis=-1, keepdims=True)
+        chosen = np.argsort(-scores, axis=-1, kind="stable")[:, :self.own("expert_used_count")]
+        gate, up, down = (self.weight(f"{block}ffn_{part}_exps.weight") for part in ("gate", "up", "down"))
+        made = np.zeros_like(x)
+        for row, experts in enumerate(chosen):
+            all_shares = shares[row, experts].sum() if self.shares_of_used() else 1
+            for expert in experts:
+                inner = self.activation(gate[expert] @ x[row]) * (up[expert] @ x[row])
+                made[row] += shares[row, expert] / all_shares * (down[expert] @ inner)
+        return made
+
+    def shares_of_used(self):
+        return True
+
     def logits(self, tokens):
         x = self.weight("token_embd.weight")[tokens]
         if self.architecture == "gemma":
@@ -90,6 +108,9 @@ class Network:
             block = f"blk.{i}."
             x = x + self.attention(self.norm(x, block + "attn_norm.weight"), block)
             y = self.norm(x, block + "ffn_norm.weight")
+            if self.has(block + "ffn_gate_inp.weight"):
+                x = x + self.mixture(y, block)
+                continue
             y = self.activation(self.product(y, block + "ffn_gate")) * self.product(y, block + "ffn_up")
             x = x + self.product(y, block + "ffn_down")
         tied = not self.has("output.weight")

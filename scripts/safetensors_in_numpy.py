@@ -17,10 +17,11 @@ import numpy as np
 TENSORS = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 PARTS = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
          "attn_output": "self_attn.o_proj", "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
-         "ffn_norm": "post_attention_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+         "ffn_norm": "post_attention_layernorm", "ffn_gate_inp": "mlp.gate", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
 KEYS = {"block_count": "num_hidden_layers", "attention.head_count": "num_attention_heads",
-        "attention.head_count_kv": "num_key_value_heads", "attention.layer_norm_rms_epsilon": "rms_norm_eps"}
-FAMILIES = {"LlamaForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3", "GemmaForCausalLM": "gemma"}
+        "attention.head_count_kv": "num_key_value_heads", "expert_used_count": "num_experts_per_tok", "attention.layer_norm_rms_epsilon": "rms_norm_eps"}
+FAMILIES = {"LlamaForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3", "GemmaForCausalLM": "gemma",
+            "Qwen3MoeForCausalLM": "qwen3_moe"}
 
 
 def name_in_file(name):
@@ -59,7 +60,15 @@ class Network(gguf_in_numpy.Network):
     def own(self, key, otherwise=None):
         return self.config.get(KEYS[key], otherwise)
 
+    def shares_of_used(self):
+        return self.config["norm_topk_prob"]
+
     def weight(self, name):
+        if name.endswith("_exps.weight"):  # each expert has a matrix of its own
+            _, layer, part = name.split(".", 2)
+            part = part.removeprefix("ffn_").removesuffix("_exps.weight")
+            names = [f"model.layers.{layer}.mlp.experts.{e}.{part}_proj.weight" for e in range(self.config["num_experts"])]
+            return np.stack([numbers(self.stored[own]).astype(np.float64) for own in names])
         if name not in self.weights:
             values = numbers(self.stored[name_in_file(name)]).astype(np.float64)
             is_norm = self.architecture == "gemma" and name.endswith("norm.weight")

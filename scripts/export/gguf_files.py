@@ -69,18 +69,27 @@ class NetworkWriter:
             data = self.gguf.quants.quantize((self.random.standard_normal((rows, columns)) / np.sqrt(columns)).astype(np.float32), kind)
         self.writer.add_tensor(name, data, raw_dtype=kind)
 
+    def experts(self, name, count, rows, columns, kind):
+        values = self.random.standard_normal((count, rows, columns)) / self.np.sqrt(columns)
+        kind = self.gguf.GGMLQuantizationType[kind]
+        self.writer.add_tensor(name, self.gguf.quants.quantize(values.astype(self.np.float32), kind), raw_dtype=kind)
+
     def vector(self, name, size, mean=1.0):
         self.writer.add_tensor(name, (mean + 0.1 * self.random.standard_normal(size)).astype(self.np.float32))
 
 
 def write_network(gguf, np, path, architecture, types, *, hidden=32, heads=4, kv_heads=2, head=None, ffn=96, layers=2, vocab=64, tied=True,
-                  more=lambda network: None, seed=3):
+                  experts=None, used=None, more=lambda network: None, seed=3):
     network = NetworkWriter(gguf, np, path, architecture, seed)
     writer = network.writer
     writer.add_block_count(layers)
     writer.add_context_length(64)
     writer.add_embedding_length(hidden)
-    writer.add_feed_forward_length(ffn)
+    writer.add_feed_forward_length(3 * ffn if experts else ffn)  # of no layer, where all have experts
+    if experts:
+        writer.add_expert_count(experts)
+        writer.add_expert_used_count(used)
+        writer.add_expert_feed_forward_length(ffn)
     writer.add_head_count(heads)
     writer.add_head_count_kv(kv_heads)
     writer.add_layer_norm_rms_eps(1e-5)
@@ -98,10 +107,16 @@ def write_network(gguf, np, path, architecture, types, *, hidden=32, heads=4, kv
             network.matrix(f"{block}attn_{part}.weight", rows, hidden, next(kinds))
             if architecture == "qwen2":
                 network.vector(f"{block}attn_{part}.bias", rows, 0)
-            if architecture == "qwen3" and part != "v":
+            if architecture in ("qwen3", "qwen3moe") and part != "v":
                 network.vector(f"{block}attn_{part}_norm.weight", head)
         network.matrix(block + "attn_output.weight", hidden, heads * head, next(kinds))
         network.vector(block + "ffn_norm.weight", hidden)
+        if experts:
+            network.matrix(block + "ffn_gate_inp.weight", experts, hidden, "F32")
+            network.experts(block + "ffn_gate_exps.weight", experts, ffn, hidden, next(kinds))
+            network.experts(block + "ffn_up_exps.weight", experts, ffn, hidden, next(kinds))
+            network.experts(block + "ffn_down_exps.weight", experts, hidden, ffn, next(kinds))
+            continue
         network.matrix(block + "ffn_gate.weight", ffn, hidden, next(kinds))
         network.matrix(block + "ffn_up.weight", ffn, hidden, next(kinds))
         network.matrix(block + "ffn_down.weight", hidden, ffn, ["Q4_K", "Q6_K"][i] if ffn == 256 else next(kinds))
@@ -141,6 +156,7 @@ def main():
         "llama": dict(types=["Q4_1", "Q8_0", "Q5_0"], ffn=256, tied=False, more=rope_factors),
         "qwen2": dict(types=["F16", "BF16", "Q8_0"], ffn=64, more=linear),
         "qwen3": dict(types=["Q8_0", "Q4_0"], head=16),
+        "qwen3moe": dict(types=["Q8_0", "F16", "Q4_0", "BF16"], head=16, ffn=32, experts=5, used=2),
         "gemma": dict(types=["Q8_0"], heads=2, kv_heads=1, head=16),
     }
     for name, options in networks.items():
@@ -152,6 +168,7 @@ def main():
         np.save(os.path.join(out, f"{name}_output.npy"), logits[None].astype(np.float32))
         tiny = options | dict(types=["F32"], hidden=8, heads=2, kv_heads=1, ffn=8, vocab=8, layers=1)
         tiny |= dict(head=4) if "head" in options else {}
+        tiny |= dict(experts=2, used=1) if "experts" in options else {}
         if name == "llama":
             tiny["more"] = lambda network: None
         write_network(gguf, np, os.path.join(seeds, f"{name}.gguf"), name, **tiny)

@@ -31,10 +31,12 @@ NETWORKS = {
     # Version 5's words.
     "qwen3": dict(architectures=["Qwen3ForCausalLM"], hidden_act="silu", tie_word_embeddings=False, head_dim=16,
                   layer_types=["full_attention", "full_attention"], rope_parameters=dict(rope_type="default", rope_theta=1000.0)),
+    "qwen3_moe": dict(architectures=["Qwen3MoeForCausalLM"], hidden_act="silu", tie_word_embeddings=False, head_dim=16, num_experts=4,
+                      num_experts_per_tok=2, moe_intermediate_size=24, norm_topk_prob=False, decoder_sparse_step=1, mlp_only_layers=[]),
     "gemma": dict(architectures=["GemmaForCausalLM"], hidden_activation="gelu_pytorch_tanh", head_dim=16, num_attention_heads=2,
                   num_key_value_heads=1),
 }
-KINDS = {"llama": ["BF16", "F16"], "qwen2": ["BF16"], "qwen3": ["F32", "BF16"], "gemma": ["F16"]}
+KINDS = {"llama": ["BF16", "F16"], "qwen2": ["BF16"], "qwen3": ["F32", "BF16"], "qwen3_moe": ["BF16"], "gemma": ["F16"]}
 
 
 def tensors_of(np, family, config, kinds, seed=3):
@@ -58,13 +60,18 @@ def tensors_of(np, family, config, kinds, seed=3):
             matrix(f"{layer}self_attn.{part}_proj.weight", rows, hidden)
             if family == "qwen2":
                 vector(f"{layer}self_attn.{part}_proj.bias", rows, 0)
-            if family == "qwen3" and part != "v":
+            if family in ("qwen3", "qwen3_moe") and part != "v":
                 vector(f"{layer}self_attn.{part}_norm.weight", head, 1)
         matrix(layer + "self_attn.o_proj.weight", hidden, heads * head)
         vector(layer + "post_attention_layernorm.weight", hidden, scale)
-        matrix(layer + "mlp.gate_proj.weight", ffn, hidden)
-        matrix(layer + "mlp.up_proj.weight", ffn, hidden)
-        matrix(layer + "mlp.down_proj.weight", hidden, ffn)
+        feed_forward = [(layer + "mlp.", ffn)]
+        if family == "qwen3_moe":
+            matrix(layer + "mlp.gate.weight", config["num_experts"], hidden)
+            feed_forward = [(f"{layer}mlp.experts.{e}.", config["moe_intermediate_size"]) for e in range(config["num_experts"])]
+        for name, width in feed_forward:
+            matrix(name + "gate_proj.weight", width, hidden)
+            matrix(name + "up_proj.weight", width, hidden)
+            matrix(name + "down_proj.weight", hidden, width)
     vector("model.norm.weight", hidden, scale)
     if not config.get("tie_word_embeddings", family == "gemma"):
         matrix("lm_head.weight", config["vocab_size"], hidden)
@@ -132,6 +139,7 @@ def main():
         print(f"{family}: {sum(os.path.getsize(entry) for entry in os.scandir(folder))} B, logits up to {np.abs(logits).max():.3g}")
         tiny = dict(hidden_size=8, num_attention_heads=2, num_key_value_heads=1, intermediate_size=8, num_hidden_layers=1, vocab_size=8)
         tiny |= dict(head_dim=4) if "head_dim" in own else {}
+        tiny |= dict(num_experts=2, num_experts_per_tok=1, moe_intermediate_size=8) if "num_experts" in own else {}
         write_network(np, folder + "_seed", family, NORMAL | own | tiny, KINDS[family])
         if family == "llama":  # an index, of one shard
             os.rename(folder + "_seed/model.safetensors", folder + "_seed/a.safetensors")

@@ -77,8 +77,9 @@ std::string misfit_of_layers(int64_t layers, size_t tensors) {
 }
 
 Status check_elements(const std::string& file, const LlamaSizes& sizes) {
-  if (const std::string wrong = wrong_context(sizes); !wrong.empty())
-    return invalid_input(fmt::format("{}: {}", file, wrong));
+  for (const std::string& wrong : {wrong_context(sizes), wrong_experts(sizes)}) {
+    if (!wrong.empty()) return invalid_input(fmt::format("{}: {}", file, wrong));
+  }
   const auto real = [](int64_t number) { return static_cast<double>(number); };
   const double largest = real(std::max({sizes.hidden, sizes.ffn, sizes.vocab, sizes.heads * sizes.head}));
   const double width = std::max(real(sizes.hidden), real(sizes.length));
@@ -92,7 +93,7 @@ Status check_elements(const std::string& file, const LlamaSizes& sizes) {
 DType stored_type_of(FileWeights weights, GgmlType type, const Shape& shape) {
   const DType stored = dtype_of(type);
   const bool reads = is_scaled(stored) || is_half(stored);
-  return weights == FileWeights::stored && reads && shape.size() == 2 ? stored : DType::f32;
+  return weights == FileWeights::stored && reads && (shape.size() == 2 || shape.size() == 3) ? stored : DType::f32;
 }
 
 ContentId add_as_stored(WeightStore& store, const StoredTensor& tensor) {

@@ -39,7 +39,7 @@ Result<PromptModel> split_prompt_model(std::string_view model, size_t question, 
 
 // How an architecture differs from Llama.
 struct LlamaKind {
-  bool biases = false, head_norms = false, gelu = false, scaled_embedding = false;
+  bool biases = false, head_norms = false, gelu = false, scaled_embedding = false, experts = false;
 };
 void add_kind(LlamaSizes& sizes, const LlamaKind& kind);  // `hidden` stands already
 
@@ -60,7 +60,8 @@ struct StoredTensor {
   Shape shape;
   MappedBytes bytes;
 };
-// The type of a matrix in the graph, if the matrix stays as it is stored: a type that Linear reads. Else f32.
+// The type of a matrix in the graph, or of the matrices of experts, if they stay as they are stored: a type that Linear
+// reads. Else f32.
 DType stored_type_of(FileWeights weights, GgmlType type, const Shape& shape);
 // Its numbers in f32, made when they are asked for; until then a few pages of it are read, since files with equal
 // headers may hold a network and what training has made of it.

@@ -163,6 +163,8 @@ std::string derive(Derivation how, const std::vector<std::string>& in, double pa
       return dequantized(static_cast<GgmlType>(parameter), in[0]);
     case Derivation::halves_of_pairs:
       return halves_of_pairs(in[0], shape, static_cast<size_t>(parameter));
+    case Derivation::stack:
+      return fmt::format("{}", fmt::join(in, ""));
     case Derivation::to_f16:
       return halved(in[0], DType::f16, f16_bits);
     case Derivation::to_bf16:

@@ -41,6 +41,7 @@ enum class Derivation : uint8_t {
   from_ggml,
   // (w) d: of every d rows, rows 2 i and 2 i + 1 become rows i and i + d / 2: pairs of neighbours become two halves
   halves_of_pairs,
+  stack,  // (w, …): one behind the other, whatever their elements
   // (w): rounded to the nearest of the type; what is finite and beyond the largest becomes that, as exporters have it
   to_f16,
   to_bf16,

@@ -214,6 +214,26 @@ Linear linear_of(const ComputeDesc& desc) {
   return r;
 }
 
+ExpertsSizes experts_of(const ComputeDesc& desc) {
+  const Shape &chosen = desc.inputs[1].shape, &gate = desc.inputs[3].shape;
+  ExpertsSizes r;
+  for (size_t axis = 0; axis + 1 < chosen.size(); ++axis) r.rows *= chosen[axis];
+  r.used = chosen.back();
+  r.experts = gate[0], r.width = gate[1], r.hidden = gate[2];
+  return r;
+}
+
+ComputeDesc linear_of_experts(const ComputeDesc& desc, size_t weights, int64_t rows) {
+  const TensorType& all = desc.inputs[weights];
+  ComputeDesc linear;
+  linear.op = Op::Linear;
+  linear.kernel = {is_scaled(all.dtype) ? KernelName::linear_blocks : KernelName::linear, desc.kernel.level};
+  linear.weights = 0b10;
+  linear.inputs = {{DType::f32, {rows, all.shape[2]}}, {all.dtype, {all.shape[1], all.shape[2]}}};
+  linear.outputs = {{DType::f32, {rows, all.shape[1]}}};
+  return linear;
+}
+
 Recurrent recurrent_of(const ComputeDesc& desc) {
   const Shape &x = desc.inputs[0].shape, &w = desc.inputs[1].shape;
   Recurrent r;

@@ -213,6 +213,21 @@ struct Linear {
 };
 Linear linear_of(const ComputeDesc& desc);
 
+// Experts: `rows` choices of one expert at a time. The scratch, part after part, each rounded up to `alignment`: where
+// each expert's choices begin, and which they are; rows of x, and what the last product makes of them; the first two
+// products; Linear's own.
+struct ExpertsSizes {
+  static constexpr int64_t alignment = 64;
+  int64_t rows = 1, used = 1, experts = 1, hidden = 1, width = 1;
+  int64_t begin_bytes() const { return saturating_product(experts + 1, int64_t{sizeof(int64_t)}); }
+  int64_t place_bytes() const { return saturating_product(rows, used, int64_t{sizeof(int64_t)}); }
+  int64_t row_bytes() const { return saturating_product(rows, hidden, int64_t{sizeof(float)}); }
+  int64_t inner_bytes() const { return saturating_product(rows, width, int64_t{sizeof(float)}); }
+};
+ExpertsSizes experts_of(const ComputeDesc& desc);
+// Linear by one expert's part of that input (3 to 5), of so many rows: with the kernel that computes it.
+ComputeDesc linear_of_experts(const ComputeDesc& desc, size_t weights, int64_t rows);
+
 // An LSTM, GRU or RNN. The inputs' part of the gates is one product for `steps_at_once` steps of all samples, the
 // states' part one for each step. Either weight is packed gate after gate, direction after direction, each as the right
 // operand (in or hidden) × hidden. The scratch, part after part, each rounded up to widest_vector:

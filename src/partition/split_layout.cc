@@ -108,6 +108,8 @@ class Chooser {
         return columns(node);
       case SplitAxis::tensor:
         if (auto partial = sum(node)) return partial;
+        if (auto partial = sum_of_experts(node)) return partial;
+        if (chooses_experts(node)) return std::nullopt;
         if (auto later = leave_to_readers(node)) return later;
         if (auto made = columns(node)) return made;
         return carry(node);
@@ -297,6 +299,31 @@ class Chooser {
     Layout layout{-1, {}, inner, q_.index, -1};
     scatter(node, layout);
     return layout;
+  }
+
+  // Each shard has some of the experts, and what its own make of all rows.
+  std::optional<Layout> sum_of_experts(const Node& node) {
+    const int64_t experts = summed_experts(graph_, node);
+    if (experts == 0) return std::nullopt;
+    Layout layout{-1, {}, share_bounds(experts, split_.shares), q_.index, -1};
+    if (layout.inner.empty()) return std::nullopt;
+    scatter(node, layout);
+    return layout;
+  }
+
+  // A product that experts are chosen by: of few columns, and every shard needs the choice.
+  bool chooses_experts(const Node& node) const {
+    return column_axis(graph_, node) >= 0 && leads_to_experts(node.outputs[0], 0);
+  }
+  bool leads_to_experts(ValueId value, int depth) const {
+    constexpr int most = 3;  // a softmax, and the largest
+    return std::ranges::any_of(readers_[value.index()], [&](size_t n) {
+      const Node& node = graph_.nodes[n];
+      if (node.op == Op::Experts) return node.inputs[1] == value;
+      const bool goes_on = node.op == Op::Softmax || node.op == Op::TopK;
+      return goes_on && depth < most &&
+             std::ranges::any_of(node.outputs, [&](ValueId output) { return leads_to_experts(output, depth + 1); });
+    });
   }
 
   // Whether the sums of the shards are added in slices. Whole, every shard takes k - 1 messages of all bytes at once;

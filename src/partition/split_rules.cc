@@ -110,8 +110,25 @@ int64_t summed_grain(const Graph& graph, const Node& node) {
   return summed_axis(graph, node) < 0 ? 1 : block_along(graph, node, &WeightProduct::weight_rows);
 }
 
+int64_t summed_experts(const Graph& graph, const Node& node) {
+  return node.op == Op::Experts ? graph.value(node.inputs[3]).type.shape[0] : 0;
+}
+
+namespace {
+
+std::optional<NodePiece> sum_of_experts(const Graph& graph, const Node& node, int64_t begin, int64_t end) {
+  NodePiece piece = whole(node);
+  for (size_t i = 3; i < 6; ++i) piece.inputs[i] = {0, begin, end};
+  set_attr(piece.attrs, "first", attr_int(node.attrs, "first") + begin);
+  if (begin >= end || !makes(node, types_of(graph, node), piece, result_of(graph, node))) return {};
+  return piece;
+}
+
+}  // namespace
+
 std::optional<NodePiece> partial_sum_of(const Graph& graph, const Node& node, int64_t begin, int64_t end,
                                         bool with_bias) {
+  if (node.op == Op::Experts) return sum_of_experts(graph, node, begin, end);
   const int axis = summed_axis(graph, node);
   if (axis < 0 || begin >= end) return {};
   std::vector<TensorType> types = types_of(graph, node);

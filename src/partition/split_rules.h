@@ -33,6 +33,10 @@ int64_t summed_grain(const Graph& graph, const Node& node);
 std::optional<NodePiece> partial_sum_of(const Graph& graph, const Node& node, int64_t begin, int64_t end,
                                         bool with_bias);
 
+// Experts of a mixture (axis 0 of its weights), which add up likewise: how many there are here; 0: it is none. The
+// parts of partial_sum_of are then theirs, of a whole first input.
+int64_t summed_experts(const Graph& graph, const Node& node);
+
 // The axis of the result that the weight's own columns or filters become: 1 of Conv, ConvTranspose and Gemm, the last
 // of a MatMul or Linear by a weight; -1: of all others.
 int column_axis(const Graph& graph, const Node& node);

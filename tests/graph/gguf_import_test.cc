@@ -60,7 +60,7 @@ TEST_P(GgufNetwork, ComputesTheSameInF32) {
   for (size_t i = 0; i < expected.values.size(); ++i) EXPECT_NEAR(made.values[i], expected.values[i], 2e-5) << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, GgufNetwork, ::testing::Values("llama", "qwen2", "qwen3", "gemma"),
+INSTANTIATE_TEST_SUITE_P(Of, GgufNetwork, ::testing::Values("llama", "qwen2", "qwen3", "qwen3moe", "gemma"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(GgufImport, ReadsNoWeightBeforeItIsAskedFor) {
@@ -194,7 +194,7 @@ TEST(GgufImport, SaysWhatItCannotCompute) {
   const std::vector<GgufRefusal> refusals = {
       {[](TinyLlama& t) { t.architecture = "mamba"; },
        "general.architecture at offset 56: the architecture \"mamba\" is not known; those that are: llama, qwen2, "
-       "qwen3, gemma"},
+       "qwen3, qwen3moe, gemma"},
       {[](TinyLlama& t) { t.layers = 2; }, "llama.block_count at offset 98: 2 layers; 11 tensors do not make so many"},
       {[](TinyLlama& t) { t.layers = 0; }, "0 is not from 1 to 16777216"},
       {[](TinyLlama& t) { t.hidden = 4000000000; },
@@ -238,7 +238,8 @@ TEST(GgufImport, SaysWhatItCannotCompute) {
        "tensor rope_freqs.weight: it must be 2 elements of F32"},
       {with([](GgufBytes& f) { f.tensor("rope_freqs.weight", {2}, 0, zero_floats(2)); }),
        "tensor rope_freqs.weight: its element 0 is 0"},
-      {with([](GgufBytes& f) { f.integer("llama.expert_count", 8); }), "a mixture of 8 experts"},
+      {with([](GgufBytes& f) { f.integer("llama.expert_count", 8); }),
+       "llama.expert_count at offset 388: 8, and 0 is all that is known here"},
       {with([](GgufBytes& f) { f.integer("llama.attention.sliding_window", 4); }), "4, less than 5 positions"},
       {with([](GgufBytes& f) { f.value("llama.attention.causal", 7, std::string(1, '\0')); }),
        "attention to later tokens"},

@@ -209,13 +209,15 @@ TEST(Gradient, OfRearrangementsIsACopyAndOfViewsNothing) {
   EXPECT_EQ(gradient({Op::Identity, {x}}, first), "flops 0 keeps");
 }
 
-// Each is flat, of a training step, or of a cache; the rest has a rule.
+// Each is flat, of a training step, of a cache or of a choice; the rest has a rule.
 TEST(Gradient, OperatorsWithoutOneSayWhy) {
   std::string flat, of_a_step;
   for (int i = 0; i < op_count; ++i) {
     const Operator& row = info(static_cast<Op>(i));
     if (row.gradient.rule != nullptr) continue;
     EXPECT_EQ(row.gradient.none == NoGradient::of_a_cache, row.scalars != nullptr) << row.name;
+    EXPECT_EQ(row.gradient.none == NoGradient::of_a_choice, row.op == Op::Experts) << row.name;
+    if (row.op == Op::Experts) continue;
     if (row.scalars != nullptr) continue;
     (row.gradient.none == NoGradient::flat ? flat : of_a_step) += std::string(row.name) + " ";
     const bool made_by_us = row.name.ends_with("Gradient") || is_update(row.op) || row.op == Op::Accumulate ||

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <limits>
 
 #include "graph/op_attrs.h"
@@ -189,6 +190,52 @@ TEST(Ops, WorkCountsAMultiplyAddAsTwo) {
 }
 
 // A box costs what is in it, not what it is cut out of.
+// Two rows choose two of four experts each, in every way that there is: so many experts are read on the average.
+TEST(Ops, WorkOfExpertsIsOfThoseThatAreChosen) {
+  const auto experts = [](int64_t rows, int64_t here, int64_t first) {
+    const TensorType x = f32({rows, 64}), chosen{DType::i64, {rows, 2}}, shares = f32({rows, 2}),
+                     gate{DType::q8_0, {here, 32, 64}}, down{DType::f16, {here, 64, 32}};
+    const Attrs attrs = {{"all", int64_t{4}}, {"first", first}};
+    return work_of(Op::Experts, attrs, {}, std::vector<TensorType>{x, chosen, shares, gate, gate, down},
+                   std::vector<TensorType>{x});
+  };
+  int read = 0, ways = 0;
+  const int pairs[] = {0b0011, 0b0101, 0b1001, 0b0110, 0b1010, 0b1100};
+  for (const int one : pairs) {
+    for (const int other : pairs) {
+      read += std::popcount(static_cast<unsigned>(one | other));
+      ++ways;
+    }
+  }
+  const int64_t one_expert = 2 * (32 * 64 / 32 * 34) + 64 * 32 * 2;
+  const int64_t rows_read = 2 * (64 * 4 + 2 * 8 + 2 * 4);
+  const Work work = experts(2, 4, 0);
+  EXPECT_EQ(work.bytes_read.value(), rows_read + one_expert * read / ways);
+  EXPECT_EQ(work.bytes_written.value(), 2 * 64 * 4);
+  EXPECT_EQ(work.flops.value(), 4 * (2 * 3 * 64 * 32 + 3 * 32 + 2 * 64));
+  // A shard with half of them has half of that to do.
+  EXPECT_EQ(experts(2, 2, 2).flops.value(), work.flops.value() / 2);
+  EXPECT_EQ(experts(2, 2, 2).bytes_read.value() - rows_read, (work.bytes_read.value() - rows_read) / 2);
+  // Of one row exactly those it chooses.
+  EXPECT_EQ(experts(1, 4, 0).bytes_read.value(), rows_read / 2 + 2 * one_expert);
+}
+
+TEST(Ops, ExpertsThatDoNotFitAreRefused) {
+  const auto why = [](std::vector<TensorType> types, int64_t all, int64_t first) {
+    return infer(Op::Experts, types, {{"all", all}, {"first", first}});
+  };
+  const TensorType x = f32({1, 3, 16}), chosen{DType::i64, {1, 3, 2}}, shares = f32({1, 3, 2}), gate = f32({4, 8, 16}),
+                   down = f32({4, 16, 8});
+  EXPECT_EQ(why({x, chosen, shares, gate, gate, down}, 6, 2), "f32[1,3,16]");
+  EXPECT_THAT(why({x, chosen, shares, gate, gate, down}, 6, 3), HasSubstr("experts 3 to 6 of 6"));
+  EXPECT_THAT(why({x, chosen, shares, gate, gate, gate}, 6, 0), HasSubstr("experts of f32[4,8,16]"));
+  EXPECT_THAT(why({x, shares, shares, gate, gate, down}, 6, 0), HasSubstr("f32[1,3,2] are no indices"));
+  EXPECT_THAT(why({f32({1, 3, 17}), chosen, shares, gate, gate, down}, 6, 0), HasSubstr("inner extents 17 and 16"));
+  EXPECT_THAT(why({x, chosen, f32({1, 3, 3}), gate, gate, down}, 6, 0), HasSubstr("choose by"));
+  const TensorType seven{DType::i64, {1, 3, 7}};
+  EXPECT_THAT(why({x, seven, f32({1, 3, 7}), gate, gate, down}, 6, 0), HasSubstr("7 of 6 experts for each row"));
+}
+
 TEST(Ops, WorkOfASliceIsWhatItTakesOut) {
   const Attrs attrs = {{"axes", Ints{0}}, {"ends", Ints{5}}, {"starts", Ints{2}}, {"steps", Ints{1}}};
   const Work work =

@@ -132,7 +132,7 @@ TEST_P(SafetensorsNetwork, ComputesWhatItsDefinitionSays) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, SafetensorsNetwork, ::testing::Values("llama", "qwen2", "qwen3", "gemma"),
+INSTANTIATE_TEST_SUITE_P(Of, SafetensorsNetwork, ::testing::Values("llama", "qwen2", "qwen3", "qwen3_moe", "gemma"),
                          [](const auto& info) { return std::string(info.param); });
 
 // A llama of one layer, 2 heads of 4 and 16 tokens, all of it zero.
@@ -199,7 +199,7 @@ TEST(SafetensorsImport, SaysWhatItCannotCompute) {
   const std::vector<SafeRefusal> refusals = {
       {key("architectures", {"MambaForCausalLM"}),
        "config.json: /architectures: the architecture \"MambaForCausalLM\" is not known; those that are: "
-       "LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, GemmaForCausalLM"},
+       "LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, Qwen3MoeForCausalLM, GemmaForCausalLM"},
       {without("architectures"), "config.json: /architectures: null is no list"},
       {key("architectures", json::array()), "/architectures: [] is not one architecture"},
       {key("num_hidden_layers", 2), "/num_hidden_layers: 2 layers; 11 tensors do not make so many"},

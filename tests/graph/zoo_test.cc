@@ -66,6 +66,8 @@ TEST(ZooPublished, ParametersOfLanguageModels) {
   EXPECT_EQ(count("gpt2?layers=48&hidden=1600&heads=25"), 1557611200);  // GPT-2 XL
   EXPECT_EQ(count("llama"), 8030261248);
   EXPECT_EQ(count("llama?layers=80&hidden=8192&heads=64&kv_heads=8&ffn=28672&vocab=128256"), 70553706496);
+  EXPECT_EQ(count("qwen3_moe"), 235093634560);
+  EXPECT_EQ(count("qwen3_moe?layers=48&hidden=2048&heads=32&ffn=768"), 30532122624);  // 30B-A3B
 }
 
 // 22.5 GFLOP for 128 tokens: Sun et al., "MobileBERT", ACL 2020, table 4.
@@ -97,7 +99,7 @@ TEST(Zoo, EveryModelIsValidAndReadsBack) {
   }
   EXPECT_THAT(names, ::testing::IsSupersetOf({"simple_cnn", "mlp", "alexnet", "vgg16", "vgg19", "resnet18", "resnet50",
                                               "mobilenet_v2", "densenet121", "inception_v3", "efficientnet_b0",
-                                              "vit_b16", "bert_base", "gpt2", "llama"}));
+                                              "vit_b16", "bert_base", "gpt2", "llama", "qwen3_moe"}));
 }
 
 TEST(Zoo, SizesThatMakeNoSenseAreListedTogether) {
@@ -112,6 +114,9 @@ TEST(Zoo, SizesThatMakeNoSenseAreListedTogether) {
   EXPECT_THAT(error("llama?hidden=4098&kv_heads=5"), AllOf(HasSubstr("hidden 4098 is not a multiple of heads 32"),
                                                            HasSubstr("heads 32 is not a multiple of kv_heads 5")));
   EXPECT_THAT(error("llama?hidden=12&heads=4&kv_heads=4"), HasSubstr("a head's width of 3 is odd"));
+  EXPECT_THAT(error("qwen3_moe?experts=4&experts_used=5"), HasSubstr("experts_used 5 is not from 1 to 4"));
+  EXPECT_THAT(error("qwen3_moe?head=3"), HasSubstr("a head's width of 3 is odd"));
+  EXPECT_THAT(error("qwen3_moe?experts=1000000"), HasSubstr("the experts of a layer would have 6.3e+12 elements"));
   EXPECT_THAT(error("llama?layers=2&layers=3"), HasSubstr("layers stands twice"));
   EXPECT_THAT(error("llama?"), HasSubstr("\"\" is not NAME=VALUE"));
   EXPECT_THAT(error("llama?length=9999999"), HasSubstr("the attention's scores would have"));

@@ -32,7 +32,8 @@ inline std::vector<Tensor> kernel_operands(const ComputeDesc& desc, uint64_t see
   std::vector<Tensor> tensors;
   for (const TensorType& type : desc.inputs) {
     const uint64_t own = seed * 100 + tensors.size();
-    const auto largest = largest_scalar(desc, tensors.size());
+    auto largest = largest_scalar(desc, tensors.size());
+    if (desc.op == Op::Experts && tensors.size() == 1) largest = attr_int(desc.attrs, "all") - 1;
     tensors.push_back(largest                ? random_indices(type, *largest + 1, own)
                       : is_whole(type.dtype) ? random_indices(type, indices_below(desc), own)
                                              : random_tensor(type, own));

@@ -116,6 +116,10 @@ class PieceOf {
         if (axis_ + 1 < out_.size()) return take(0, axis_), true;
         for (size_t i = 1; i < whole_.own_inputs(); ++i) take(i, 0);
         return true;
+      case Op::Experts:
+        if (axis_ + 1 == out_.size()) return false;
+        for (size_t i = 0; i < 3; ++i) take(i, axis_);
+        return true;
       case Op::BatchNormalization:
         take(0, axis_);
         for (size_t i = 1; axis_ == 1 && i < 5; ++i) take(i, 0);

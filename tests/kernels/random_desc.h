@@ -202,6 +202,25 @@ class RandomDesc {
     if (chance(0.4)) input({n}, true);
   }
 
+  // Some of the experts are elsewhere.
+  void experts() {
+    const int64_t here = between(1, 5), first = between(0, 2), all = first + here + between(0, 2),
+                  used = between(1, all), hidden = pick({1, 15, 32, 70}), width = pick({1, 16, 33, 96});
+    Shape x = any_shape(between(0, 1));
+    if (chance(0.9)) x.push_back(pick({1, 2, 3, 9}));
+    Shape chosen = x;
+    x.push_back(hidden);
+    chosen.push_back(used);
+    desc_.attrs = {{"all", all}, {"first", first}};
+    input(x);
+    desc_.inputs.push_back({chance(0.7) ? DType::i64 : DType::i32, chosen});
+    input(chosen);
+    const bool weights = chance(0.8);
+    input({here, width, hidden}, weights);
+    input({here, width, hidden}, weights);
+    input({here, hidden, width}, weights);
+  }
+
   void recurrent(int64_t gates, size_t states) {
     const int64_t batch = pick({1, 1, 2, 5, 17}), steps = pick({1, 2, 3, 7, 40}), in = pick({1, 3, 16, 37}),
                   hidden = pick({1, 8, 20, 33, 64, 130});
@@ -302,6 +321,8 @@ class RandomDesc {
         return matmul();
       case Op::Linear:
         return linear();
+      case Op::Experts:
+        return experts();
       case Op::LSTM:
         return recurrent(4, 2);
       case Op::GRU:

@@ -35,6 +35,43 @@ void expect_axes(const Model& model, const std::vector<SplitAxis>& axes, const s
   }
 }
 
+// Experts are dealt out, and what chooses them is whole on every shard.
+TEST(ExpandNetworks, ExpertsArePlacedOverShards) {
+  const Model model = optimised(
+      "qwen3_moe?layers=2&hidden=32&heads=4&kv_heads=2&head=8&ffn=16&experts=7&experts_used=3&vocab=40&length=5");
+  for (const std::vector<int64_t>& shares : {std::vector<int64_t>{1, 1}, {2, 5}, {1, 1, 1}}) {
+    SCOPED_TRACE(fmt::format("{}", fmt::join(shares, ":")));
+    const Plan plan = split_plan(model.graph, {SplitAxis::tensor, false, shares});
+    expect_expands(model, plan, Bits::close, deep);
+    const Expanded expanded = expand_splits(model.graph, plan).value();
+    std::vector<int64_t> first, count;
+    for (const Node& node : expanded.graph.nodes) {
+      if (node.name.find("layers.0.mlp") == node.name.npos) continue;
+      const bool chooses = node.op == Op::MatMul || node.op == Op::TopK || node.op == Op::Softmax;
+      if (chooses) {
+        EXPECT_EQ(expanded.graph.value(node.outputs[0]).type.shape.back(), node.op == Op::MatMul ? 7 : 3);
+      }
+      if (node.op != Op::Experts) continue;
+      EXPECT_EQ(attr_int(node.attrs, "all"), 7);
+      first.push_back(attr_int(node.attrs, "first"));
+      count.push_back(expanded.graph.value(node.inputs[3]).type.shape[0]);
+      EXPECT_EQ(expanded.graph.value(node.inputs[5]).type.shape, (Shape{count.back(), 32, 16}));
+    }
+    ASSERT_EQ(first.size(), shares.size());
+    EXPECT_EQ(first[0], 0);
+    for (size_t k = 1; k < first.size(); ++k) EXPECT_EQ(first[k], first[k - 1] + count[k - 1]);
+    EXPECT_EQ(first.back() + count.back(), 7);
+  }
+  // As many machines as one expert each, and one more.
+  const auto sums = [&](size_t shards) {
+    const Plan plan = split_plan(model.graph, {SplitAxis::tensor, false, std::vector<int64_t>(shards, 1)});
+    const Expanded expanded = expand_splits(model.graph, plan).value();
+    return std::ranges::count(expanded.graph.nodes, Op::Experts, &Node::op);
+  };
+  EXPECT_EQ(sums(7), 14);
+  EXPECT_EQ(sums(8), 16) << "whole on each";
+}
+
 // Every axis of every network of the zoo, on the kernels: scripts/check_splits. Here the reference evaluator has time
 // for some.
 TEST(ExpandNetworks, ImageNetworks) {

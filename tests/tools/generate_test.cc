@@ -78,6 +78,27 @@ TEST(Generate, GivesTheSameTokensUnderEveryPlan) {
 }
 
 // Each shard keeps what the heads it computes see: of one head of keys both keep all.
+// Experts on one machine, in layers and dealt out; in chunks that choose together or alone.
+TEST(Generate, ExpertsGiveTheSameTokensUnderEveryPlan) {
+  const Scratch scratch;
+  const auto scenario = [&](const std::string& name, const std::string& workload) {
+    std::string text = generating(workload);
+    text.replace(
+        text.find("zoo:"), text.find('\n') - text.find("zoo:"),
+        "zoo:qwen3_moe?layers=3&hidden=48&heads=6&kv_heads=3&head=8&ffn=32&experts=5&experts_used=2&vocab=300");
+    return scratch.write(name, text);
+  };
+  const std::string of_four = scenario("s.yaml", "prompt: 11, tokens: 12, chunk: 4"),
+                    of_one = scenario("t.yaml", "prompt: 11, tokens: 12, chunk: 1");
+  const std::string prompt = "--prompt-tokens 5,9,200,7,4,100,3,2,1,250,99";
+  const Generated one = generate(of_four, "one", prompt);
+  ASSERT_EQ(one.tokens.size(), 1u);
+  EXPECT_EQ(one.tokens[0].size(), 12u);
+  for (const char* plan : {"layers", "back", "three", "tensor", "both"})
+    EXPECT_EQ(generate(of_four, plan, prompt).tokens, one.tokens) << plan;
+  EXPECT_EQ(generate(of_one, "layers", prompt).tokens, one.tokens);
+}
+
 TEST(Generate, SharesHeadsOfKeysThatAreTooFew) {
   const Scratch scratch;
   std::string text = generating("prompt: 11, tokens: 6, chunk: 4");

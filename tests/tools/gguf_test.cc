@@ -21,7 +21,7 @@ TEST(Gguf, IsShown) {
 
 TEST(Gguf, RunsAsItsDefinitionSays) {
   const Scratch scratch;
-  for (const char* name : {"llama", "qwen2", "qwen3", "gemma"}) {
+  for (const char* name : {"llama", "qwen2", "qwen3", "qwen3moe", "gemma"}) {
     SCOPED_TRACE(name);
     const Outcome run =
         nlbench(fmt::format("run '{0}{1}.gguf?length=7&weights=f32' --transport threads --repeats 1 --input "

@@ -87,6 +87,8 @@ class Differentiation {
     const auto valid = [](ValueId value) { return value.valid(); };
     if (std::ranges::none_of(dy, valid) || std::ranges::find(wanted, true) == wanted.end()) return ok_status();
     const auto rule = info(node.op).gradient.rule;
+    if (rule == nullptr && info(node.op).gradient.none == NoGradient::of_a_choice)
+      return unsupported(fmt::format("node {}: there is no gradient of {} yet", node.name, name_of(node.op)));
     if (rule == nullptr)
       return unsupported(
           fmt::format("node {}: {} is of a training step and not differentiated again", node.name, name_of(node.op)));

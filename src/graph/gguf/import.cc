@@ -26,6 +26,7 @@ constexpr std::array architectures = {
     Architecture{.name = "llama", .neighbours = true},
     Architecture{.name = "qwen2", .kind = {.biases = true}},
     Architecture{.name = "qwen3", .kind = {.head_norms = true}},
+    Architecture{.name = "qwen3moe", .kind = {.head_norms = true, .experts = true}},
     Architecture{.name = "gemma", .kind = {.gelu = true, .scaled_embedding = true}},
 };
 
@@ -81,9 +82,15 @@ Status refuse_part(const GgufFile& file) {
 
 // What files may say that the graph does not have. Ignored it would change the results.
 Status refuse_options(const GgufFile& file, const Sizes& sizes, const LlamaSizes& llama) {
-  if (sizes.has("expert_count")) {
-    ASSIGN_OR_RETURN(const int64_t experts, file.integer(sizes.key("expert_count")));
-    if (experts > 0) return sizes.error("expert_count", fmt::format("a mixture of {} experts", experts));
+  constexpr int64_t softmax = 1;  // of llama.cpp's gating functions
+  const std::pair<std::string_view, int64_t> known[] = {{"expert_count", llama.experts},
+                                                        {"expert_shared_count", 0},
+                                                        {"leading_dense_block_count", 0},
+                                                        {"expert_gating_func", softmax}};
+  for (const auto& [own, value] : known) {
+    if (!sizes.has(own)) continue;
+    ASSIGN_OR_RETURN(const int64_t is, file.integer(sizes.key(own)));
+    if (is != value) return sizes.error(own, fmt::format("{}, and {} is all that is known here", is, value));
   }
   const int64_t positions = std::max(llama.length, llama.context);
   ASSIGN_OR_RETURN(const int64_t window, sizes.size("attention.sliding_window", positions));
@@ -93,7 +100,8 @@ Status refuse_options(const GgufFile& file, const Sizes& sizes, const LlamaSizes
     ASSIGN_OR_RETURN(const bool causal, file.boolean(sizes.key("attention.causal")));
     if (!causal) return sizes.error("attention.causal", "attention to later tokens");
   }
-  for (const std::string_view own : {"attention.scale", "logit_scale", "residual_scale", "embedding_scale"}) {
+  for (const std::string_view own :
+       {"attention.scale", "logit_scale", "residual_scale", "embedding_scale", "expert_weights_scale"}) {
     if (sizes.has(own)) return sizes.error(own, "this scale is not known");
   }
   return ok_status();
@@ -144,7 +152,14 @@ Result<LlamaSizes> sizes_of(const GgufFile& file, const Architecture& architectu
   const std::string misfit = misfit_of_layers(llama.layers, file.tensors.size());
   if (!misfit.empty()) return sizes.error("block_count", misfit);
   ASSIGN_OR_RETURN(llama.hidden, sizes.size("embedding_length"));
-  ASSIGN_OR_RETURN(llama.ffn, sizes.size("feed_forward_length"));
+  if (architecture.kind.experts) {
+    ASSIGN_OR_RETURN(llama.experts, sizes.size("expert_count"));
+    ASSIGN_OR_RETURN(llama.experts_used, sizes.size("expert_used_count"));
+    if (llama.experts_used > llama.experts)
+      return sizes.error("expert_used_count", fmt::format("{} of {} experts", llama.experts_used, llama.experts));
+  }
+  ASSIGN_OR_RETURN(llama.ffn,
+                   sizes.size(architecture.kind.experts ? "expert_feed_forward_length" : "feed_forward_length"));
   ASSIGN_OR_RETURN(llama.heads, sizes.size("attention.head_count"));
   ASSIGN_OR_RETURN(llama.kv_heads, sizes.size("attention.head_count_kv", llama.heads));
   if (llama.heads % llama.kv_heads != 0) {
@@ -201,6 +216,10 @@ constexpr std::array name_pairs = {
     NamePair{"@self_attn.q_norm", "@attn_q_norm"},
     NamePair{"@self_attn.k_norm", "@attn_k_norm"},
     NamePair{"@post_attention_layernorm", "@ffn_norm"},
+    NamePair{"@mlp.gate", "@ffn_gate_inp"},
+    NamePair{"@mlp.experts.gate_proj", "@ffn_gate_exps"},
+    NamePair{"@mlp.experts.up_proj", "@ffn_up_exps"},
+    NamePair{"@mlp.experts.down_proj", "@ffn_down_exps"},
     NamePair{"@mlp.gate_proj", "@ffn_gate"},
     NamePair{"@mlp.up_proj", "@ffn_up"},
     NamePair{"@mlp.down_proj", "@ffn_down"},

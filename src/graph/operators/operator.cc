@@ -60,6 +60,7 @@ Work work_of_operator(Op op, const Attrs& attrs, Types inputs, Types outputs, Sc
   const ScalarInputs* scalars = info(op).scalars;
   if (!values.empty() && scalars != nullptr && scalars->work != nullptr)
     return scalars->work(inputs, outputs, attrs, values);
+  if (info(op).work != nullptr) return info(op).work(inputs, outputs, attrs);
   Work work{info(op).flops(inputs, outputs, attrs), bytes(0), bytes(0)};
   for (const TensorType& type : inputs) work.bytes_read += size_of(type);
   for (const TensorType& type : outputs) work.bytes_written += size_of(type);

@@ -22,9 +22,10 @@ class Backward;  // graph/differentiate/backward.h
 
 // The gradients of an operator's inputs: the rule that makes their nodes, or why there is none.
 enum class NoGradient : uint8_t {
-  flat,        // results jump or stay as they are when an input changes a little: rounding, comparisons, indices, bits
-  of_a_step,   // a training step's own, which nobody differentiates again: gradients, updates
-  of_a_cache,  // of what generation keeps from one token to the next: nobody trains through it
+  flat,         // results jump or stay as they are when an input changes a little: rounding, comparisons, indices, bits
+  of_a_step,    // a training step's own, which nobody differentiates again: gradients, updates
+  of_a_cache,   // of what generation keeps from one token to the next: nobody trains through it
+  of_a_choice,  // of experts that rows choose: there is no rule yet
 };
 struct Gradient {
   using Rule = void (*)(Backward& b);
@@ -109,6 +110,8 @@ struct Operator {
   uint32_t traits;
   ProductRule product = nullptr;          // nullptr: it is none
   const ScalarInputs* scalars = nullptr;  // none: it reads none
+  // The work where that is not all operands once; nullptr: it is, or the scalars say.
+  Work (*work)(Types inputs, Types outputs, const Attrs& attrs) = nullptr;
 };
 
 const Operator& info(Op op);

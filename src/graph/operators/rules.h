@@ -30,23 +30,30 @@ Status check_form(const Operator& row, Types inputs, const Attrs& attrs);
 // With what it reads as scalars: a pointer.
 #define ROW_OF_SCALARS(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits, of_scalars) \
   FULL_ROW(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits, nullptr, of_scalars)
+// With its own work.
+#define ROW_OF_CHOICE(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits, of_work) \
+  WHOLE_ROW(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits, nullptr, nullptr, of_work)
 #define FULL_ROW(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits, product, of_scalars) \
-  constinit const Operator rows::op = {Op::op,                                                                 \
-                                       #op,                                                                    \
-                                       least,                                                                  \
-                                       most,                                                                   \
-                                       attrs,                                                                  \
-                                       checked<rows::op, infer>,                                               \
-                                       flops,                                                                  \
-                                       batch,                                                                  \
-                                       split,                                                                  \
-                                       gradient,                                                               \
-                                       [] {                                                                    \
-                                         using namespace traits;                                               \
-                                         return of_traits;                                                     \
-                                       }(),                                                                    \
-                                       product,                                                                \
-                                       of_scalars};
+  WHOLE_ROW(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits, product, of_scalars, nullptr)
+#define WHOLE_ROW(op, least, most, attrs, infer, flops, batch, split, gradient, of_traits, product, of_scalars, \
+                  of_work)                                                                                      \
+  constinit const Operator rows::op = {Op::op,                                                                  \
+                                       #op,                                                                     \
+                                       least,                                                                   \
+                                       most,                                                                    \
+                                       attrs,                                                                   \
+                                       checked<rows::op, infer>,                                                \
+                                       flops,                                                                   \
+                                       batch,                                                                   \
+                                       split,                                                                   \
+                                       gradient,                                                                \
+                                       [] {                                                                     \
+                                         using namespace traits;                                                \
+                                         return of_traits;                                                      \
+                                       }(),                                                                     \
+                                       product,                                                                 \
+                                       of_scalars,                                                              \
+                                       of_work};
 
 inline constexpr std::span<const AttrSpec> no_attrs;
 inline constexpr AttrSpec shape_attrs[] = {as_input(integers("shape"), 1)};
@@ -114,7 +121,7 @@ bool beside_axis(const PieceQuery& q, NodePiece& piece);
 // Each formula stands at its function.
 
 inline constexpr NoGradient flat = NoGradient::flat, of_a_step = NoGradient::of_a_step,
-                            of_a_cache = NoGradient::of_a_cache;
+                            of_a_cache = NoGradient::of_a_cache, of_a_choice = NoGradient::of_a_choice;
 template <Op gradient>
 void by_result(Backward& b) {
   b.give(0, b.add(gradient, {b.dy(), b.y()}, b.attrs()));

@@ -162,7 +162,10 @@ DType coarsest_type(const Graph& graph) {
 }
 
 DType rounded_operand(Op op, Types inputs) {
-  return op == Op::Linear && is_scaled(inputs[1].dtype) ? DType::bf16 : DType::f32;
+  const auto scaled = [](const TensorType& type) { return is_scaled(type.dtype); };
+  const bool rounds =
+      (op == Op::Linear && scaled(inputs[1])) || (op == Op::Experts && std::ranges::any_of(inputs, scaled));
+  return rounds ? DType::bf16 : DType::f32;
 }
 
 std::span<const std::string_view> precision_words() { return words; }

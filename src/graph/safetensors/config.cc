@@ -31,6 +31,7 @@ constexpr std::array architectures = {
     Architecture{.name = "LlamaForCausalLM", .family = "llama"},
     Architecture{.name = "Qwen2ForCausalLM", .family = "qwen2", .kind = {.biases = true}},
     Architecture{.name = "Qwen3ForCausalLM", .family = "qwen3", .kind = {.head_norms = true}, .head = 128},
+    Architecture{.name = "Qwen3MoeForCausalLM", .family = "qwen3_moe", .kind = {.head_norms = true, .experts = true}},
     Architecture{.name = "GemmaForCausalLM",
                  .family = "gemma",
                  .kind = {.gelu = true, .scaled_embedding = true},
@@ -161,6 +162,13 @@ Status refuse_options(const JsonPlace& root, const Architecture& architecture, c
     ASSIGN_OR_RETURN(const bool biases, root.optional(key).flag(false));
     if (biases && !architecture.kind.biases) return root.optional(key).not_supported("these biases are not known");
   }
+  if (architecture.kind.experts) {
+    const JsonPlace step = root.optional("decoder_sparse_step"), dense = root.optional("mlp_only_layers");
+    if (!step.is_null() && *step.value != 1)
+      return step.not_supported(fmt::format("{}: layers without experts are not known", step.excerpt()));
+    if (!dense.is_null() && !dense.value->empty())
+      return dense.not_supported(fmt::format("{}: layers without experts are not known", dense.excerpt()));
+  }
   const JsonPlace quantized = root.optional("quantization_config");
   if (!quantized.is_null()) return quantized.not_supported("weights that are quantized are not read");
   RETURN_IF_ERROR(check_activation(root, architecture.kind.gelu));
@@ -174,7 +182,16 @@ Result<LlamaSizes> sizes_of(const JsonPlace& root, const Architecture& architect
   add_prompt(sizes, prompt);
   ASSIGN_OR_RETURN(sizes.layers, size(root.optional("num_hidden_layers")));
   ASSIGN_OR_RETURN(sizes.hidden, size(root.optional("hidden_size")));
-  ASSIGN_OR_RETURN(sizes.ffn, size(root.optional("intermediate_size")));
+  ASSIGN_OR_RETURN(sizes.ffn,
+                   size(root.optional(architecture.kind.experts ? "moe_intermediate_size" : "intermediate_size")));
+  if (architecture.kind.experts) {
+    ASSIGN_OR_RETURN(sizes.experts, size(root.optional("num_experts")));
+    const JsonPlace used = root.optional("num_experts_per_tok");
+    ASSIGN_OR_RETURN(sizes.experts_used, size(used));
+    if (sizes.experts_used > sizes.experts)
+      return used.wrong(fmt::format("{} of {} experts", sizes.experts_used, sizes.experts));
+    ASSIGN_OR_RETURN(sizes.shares_of_used, root.optional("norm_topk_prob").flag(false));
+  }
   ASSIGN_OR_RETURN(sizes.vocab, size(root.optional("vocab_size")));
   ASSIGN_OR_RETURN(sizes.heads, size(root.optional("num_attention_heads")));
   ASSIGN_OR_RETURN(sizes.kv_heads, size(root.optional("num_key_value_heads"), sizes.heads));

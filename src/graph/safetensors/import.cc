@@ -114,13 +114,14 @@ class SafeWeights {
       : files_(files), config_(config), weights_(weights) {}
 
   DType stored_type(const std::string& name) const {
-    const auto found = files_.tensors.find(name_of_tensor(name));
+    const auto found = files_.tensors.find(is_of_experts(name) ? name_of_expert(name, 0) : name_of_tensor(name));
     if (found == files_.tensors.end()) return DType::f32;
     return stored_type_of(weights_, found->second.tensor->type, found->second.tensor->shape);
   }
 
   // The graph goes on with any weight where there is a problem; who has asked for all weights looks at problem().
   ContentId weight(WeightStore& store, const std::string& name, const TensorType& type) {
+    if (is_of_experts(name)) return experts(store, name, type);
     const bool table = name == table_name, as_stored = type.dtype != DType::f32,
                matrix = type.shape.size() == 2 && !table && !as_stored;
     const std::string stored = name_of_tensor(name);
@@ -129,14 +130,7 @@ class SafeWeights {
     const auto found = files_.tensors.find(stored);
     const Shape* there = found == files_.tensors.end() ? nullptr : &found->second.tensor->shape;
     if (!asked_.ask(stored, there, shape, config_name)) return store.add_fill(type, 0);
-    const auto& [file, tensor] = found->second;
-    const StoredTensor place{.format = "safetensors",
-                             .path = file->path,
-                             .header_hash = file->header_hash,
-                             .name = found->first,
-                             .type = tensor->type,
-                             .shape = shape,
-                             .bytes = {file->mapped, tensor->offset, tensor->bytes}};
+    const StoredTensor place = in_file(found->first, found->second, shape);
     ContentId content = as_stored ? add_as_stored(store, place) : add_stored(store, place);
     if (config_.norms_from_zero && name.ends_with("norm.weight")) {
       const ContentId one = store.add_fill({DType::f32, {}}, 1);
@@ -147,6 +141,7 @@ class SafeWeights {
   }
 
   Status problem() const {
+    if (!other_type_.empty()) return unsupported(other_type_);
     std::vector<std::string_view> names;
     for (const auto& [name, place] : files_.tensors) {
       if (!is_computed(name) && !(config_.tied && name == head_name)) names.push_back(name);
@@ -159,6 +154,46 @@ class SafeWeights {
   static constexpr const char* head_name = "lm_head.weight";
   static constexpr const char* config_name = config_file;
 
+  static constexpr std::string_view experts_part = ".mlp.experts.";
+
+  static bool is_of_experts(const std::string& name) { return name.find(experts_part) != name.npos; }
+  // "model.layers.0.mlp.experts.3.gate_proj.weight": each expert has a tensor of its own.
+  static std::string name_of_expert(const std::string& name, int64_t expert) {
+    const size_t at = name.find(experts_part) + experts_part.size();
+    return fmt::format("{}{}.{}", std::string_view(name).substr(0, at), expert, std::string_view(name).substr(at));
+  }
+
+  ContentId experts(WeightStore& store, const std::string& name, const TensorType& type) {
+    const Shape of_one(type.shape.begin() + 1, type.shape.end());
+    std::vector<ContentId> all;
+    for (int64_t expert = 0; expert < type.shape[0]; ++expert) {
+      const auto found = files_.tensors.find(name_of_expert(name, expert));
+      const bool is_there = found != files_.tensors.end();
+      if (!asked_.ask(name_of_expert(name, expert), is_there ? &found->second.tensor->shape : nullptr, of_one,
+                      config_name))
+        return store.add_fill(type, 0);
+      const StoredTensor place = in_file(found->first, found->second, of_one);
+      // As the first one is; another type would be other bytes.
+      if (type.dtype != DType::f32 && dtype_of(place.type) != type.dtype) {
+        other_type_ = fmt::format("{}: tensor {}: it is {}, and the first expert's is {}", place.path, place.name,
+                                  name_of(dtype_of(place.type)), name_of(type.dtype));
+        return store.add_fill(type, 0);
+      }
+      all.push_back(type.dtype != DType::f32 ? add_as_stored(store, place) : add_stored(store, place));
+    }
+    return store.add_derived(Derivation::stack, std::move(all), 0, type);
+  }
+
+  static StoredTensor in_file(std::string_view name, const TensorFiles::Place& at, const Shape& shape) {
+    return {.format = "safetensors",
+            .path = at.file->path,
+            .header_hash = at.file->header_hash,
+            .name = name,
+            .type = at.tensor->type,
+            .shape = shape,
+            .bytes = {at.file->mapped, at.tensor->offset, at.tensor->bytes}};
+  }
+
   std::string name_of_tensor(const std::string& name) const {
     return config_.tied && name == head_name ? table_name : name;
   }
@@ -167,6 +202,7 @@ class SafeWeights {
   const TransformersConfig& config_;
   FileWeights weights_;
   AskedTensors asked_;
+  std::string other_type_;
 };
 
 Result<Model> import_folder(std::string_view model) {

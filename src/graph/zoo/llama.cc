@@ -7,12 +7,38 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "graph/zoo/transformer.h"
 
 namespace nlsplit::inline graph {
 namespace {
 
 int64_t head_of(const LlamaSizes& sizes) { return sizes.head == 0 ? sizes.hidden / sizes.heads : sizes.head; }
+
+// Each token takes the experts whose scores are the largest.
+ValueId mixture(ZooNet& net, const std::string& name, ValueId x, const LlamaSizes& sizes, double gain) {
+  const auto softmax = [&](const std::string& of, ValueId scores) {
+    return net.node(Op::Softmax, name + of, {scores}, {{"axis", int64_t{-1}}});
+  };
+  ValueId scores = project(net, name + ".gate", x, {.features = sizes.experts, .bias = false});
+  if (!sizes.shares_of_used) scores = softmax(".shares", scores);
+  const std::vector<ValueId> best = net.node_with_results(
+      Op::TopK, name + ".chosen", {scores},
+      {{"axis", int64_t{-1}}, {"k", sizes.experts_used}, {"largest", int64_t{1}}, {"sorted", int64_t{1}}},
+      {name + ".best", name + ".chosen"});
+  const ValueId shares = sizes.shares_of_used ? softmax(".shares", best[0]) : best[0];
+  const auto weights = [&](const std::string& part, int64_t out, int64_t in, double deviation) {
+    const std::string own = name + ".experts." + part + ".weight";
+    return net.weight(own, {net.stored_type(own), {sizes.experts, out, in}},
+                      deviation / std::sqrt(static_cast<double>(in)));
+  };
+  const ValueId gate = weights("gate_proj", sizes.ffn, sizes.hidden, 1),
+                up = weights("up_proj", sizes.ffn, sizes.hidden, 1),
+                down = weights("down_proj", sizes.hidden, sizes.ffn, gain);
+  return net.node(Op::Experts, name + ".experts", {x, best[1], shares, gate, up, down},
+                  {{"all", sizes.experts}, {"first", int64_t{0}}});
+}
 
 ValueId decoder_layer(ZooNet& net, const std::string& name, ValueId x, const LlamaSizes& sizes,
                       const CacheSpec& cache) {
@@ -35,6 +61,7 @@ ValueId decoder_layer(ZooNet& net, const std::string& name, ValueId x, const Lla
   y = project(net, attend + ".o_proj", y, {.features = sizes.hidden, .bias = false, .gain = gain});
   x = net.add(name + ".add1", x, y);
   y = rms_norm(net, name + ".post_attention_layernorm", x, sizes.epsilon);
+  if (sizes.experts > 0) return net.add(name + ".add2", x, mixture(net, mlp, y, sizes, gain));
   const ValueId gate = project(net, mlp + ".gate_proj", y, {.features = sizes.ffn, .bias = false});
   const ValueId open = sizes.gelu ? gelu_tanh(net, mlp + ".act_fn", gate) : net.silu(mlp + ".act_fn", gate);
   const ValueId up = project(net, mlp + ".up_proj", y, {.features = sizes.ffn, .bias = false});
@@ -72,6 +99,16 @@ std::string wrong_context(const LlamaSizes& sizes) {
     return fmt::format("context {} is not from the length, {}, to {}", sizes.context, sizes.length, most);
   if (sizes.candidates > sizes.vocab)
     return fmt::format("candidates {} is more than the {} tokens there are", sizes.candidates, sizes.vocab);
+  return {};
+}
+
+std::string wrong_experts(const LlamaSizes& sizes) {
+  if (sizes.experts == 0) return {};
+  const auto real = [](int64_t number) { return static_cast<double>(number); };
+  if (sizes.experts_used < 1 || sizes.experts_used > sizes.experts)
+    return fmt::format("experts_used {} is not from 1 to {}", sizes.experts_used, sizes.experts);
+  if (const double elements = real(sizes.experts) * real(sizes.ffn) * real(sizes.hidden); elements > 1e12)
+    return fmt::format("the experts of a layer would have {:.2g} elements", elements);
   return {};
 }
 

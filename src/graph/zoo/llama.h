@@ -19,6 +19,11 @@ struct LlamaSizes {  // Llama 3 8B's; head width even, heads a multiple of kv_he
   bool head_norms = false;                 // of each head's queries and keys: Qwen 3
   bool gelu = false;                       // instead of SiLU: Gemma
   double embedding_scale = 1;              // Gemma: the root of hidden
+  // Of a mixture (Qwen 3 MoE): so many feed-forward layers of width ffn, of which each token takes `experts_used`; 0:
+  // there is one, which all take. What a token makes of each counts by the softmax over those it takes, or, not
+  // `shares_of_used`, over all.
+  int64_t experts = 0, experts_used = 0;
+  bool shares_of_used = true;
 
   // Of generation: keys and values of so many positions are kept from one execution to the next; 0: none are. An
   // execution goes on with `length` tokens of each sequence, a sample, and gives its likeliest next tokens.
@@ -26,10 +31,12 @@ struct LlamaSizes {  // Llama 3 8B's; head width even, heads a multiple of kv_he
   int64_t candidates = 1;   // how many of these
   int64_t cache_bits = 32;  // of a kept number: 32, f32, or 16, f16
 };
-// What is wrong with the context; "": nothing.
+// What is wrong with the context, or with the experts; "": nothing.
 std::string wrong_context(const LlamaSizes& sizes);
+std::string wrong_experts(const LlamaSizes& sizes);
 
-// Weights are called as in Hugging Face's transformers, matrices are [in, out], or [out, in] as they are stored.
+// Weights are called as in Hugging Face's transformers, matrices are [in, out], or [out, in] as they are stored. All
+// experts of a layer are three tensors [experts, out, in], "model.layers.0.mlp.experts.gate_proj.weight" and so on.
 //
 // Input: input_ids i64[1, length]; output: logits f32[1, length, vocab]. With a context also
 //   begins i64[1]     the position of the first of these tokens, at most context - length

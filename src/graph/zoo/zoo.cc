@@ -48,6 +48,20 @@ constexpr ZooParameter llama_parameters[] = {{"layers", 32, "decoder layers"},
                                              {"candidates", 1, "next tokens that it gives"},
                                              {"cache_bits", 32, "of a number that is kept, or 16"}};
 
+constexpr ZooParameter qwen3_moe_parameters[] = {{"layers", 94, "decoder layers"},
+                                                 {"hidden", 4096, "width"},
+                                                 {"heads", 64, "attention heads"},
+                                                 {"kv_heads", 4, "heads of keys and values"},
+                                                 {"head", 128, "width of a head"},
+                                                 {"ffn", 1536, "width of an expert"},
+                                                 {"experts", 128, "of each layer"},
+                                                 {"experts_used", 8, "of them, by each token"},
+                                                 {"vocab", 151936, "tokens"},
+                                                 {"length", 128, "tokens of a sample"},
+                                                 {"context", 0, "positions that are kept, of a sequence that goes on"},
+                                                 {"candidates", 1, "next tokens that it gives"},
+                                                 {"cache_bits", 32, "of a number that is kept, or 16"}};
+
 constexpr int64_t largest_image = 4096;
 
 Status check_image(const ZooValues& values, int64_t least) {
@@ -61,13 +75,15 @@ Status check_transformer(const ZooValues& values, int64_t longest) {
   std::vector<std::string> wrong;
   const auto value = [&](std::string_view name) { return values.find(name)->second; };
   const int64_t hidden = value("hidden"), heads = value("heads");
-  if (hidden % heads != 0) wrong.push_back(fmt::format("hidden {} is not a multiple of heads {}", hidden, heads));
+  const bool own_head = values.contains("head");
+  if (hidden % heads != 0 && !own_head)
+    wrong.push_back(fmt::format("hidden {} is not a multiple of heads {}", hidden, heads));
   if (values.contains("kv_heads")) {
     const int64_t kv_heads = value("kv_heads");
     if (heads % kv_heads != 0)
       wrong.push_back(fmt::format("heads {} is not a multiple of kv_heads {}", heads, kv_heads));
-    if (hidden % heads == 0 && hidden / heads % 2 != 0)
-      wrong.push_back(fmt::format("a head's width of {} is odd, and positions rotate pairs", hidden / heads));
+    const int64_t head = own_head ? value("head") : hidden % heads == 0 ? hidden / heads : 0;
+    if (head % 2 != 0) wrong.push_back(fmt::format("a head's width of {} is odd, and positions rotate pairs", head));
   }
   if (value("layers") > 10000) wrong.push_back(fmt::format("layers {} is more than 10000", value("layers")));
   int64_t length = 0;
@@ -85,6 +101,7 @@ Status check_transformer(const ZooValues& values, int64_t longest) {
   };
   const auto real = [](int64_t number) { return static_cast<double>(number); };
   bound(real(hidden) * real(values.contains("ffn") ? std::max(hidden, value("ffn")) : 4 * hidden), "a layer's weight");
+  if (own_head) bound(real(hidden) * real(heads) * real(value("head")), "the attention's weight");
   bound(real(heads) * real(length) * real(length), "the attention's scores");
   if (values.contains("vocab")) bound(real(value("vocab")) * real(std::max(hidden, length)), "the vocabulary's weight");
   if (wrong.empty()) return ok_status();
@@ -148,6 +165,25 @@ Result<Model> make_llama(uint64_t seed, const ZooValues& v) {
   return build_llama(sizes, ZooNet("llama", seed));
 }
 
+Result<Model> make_qwen3_moe(uint64_t seed, const ZooValues& v) {
+  RETURN_IF_ERROR(check_transformer(v, most));
+  LlamaSizes sizes{v.at("layers"), v.at("hidden"), v.at("heads"), v.at("kv_heads"),
+                   v.at("ffn"),    v.at("vocab"),  v.at("length")};
+  sizes.head = v.at("head");
+  sizes.head_norms = true;
+  sizes.epsilon = 1e-6;
+  sizes.rotary_base = 1e6;
+  sizes.experts = v.at("experts");
+  sizes.experts_used = v.at("experts_used");
+  sizes.context = v.at("context");
+  sizes.candidates = v.at("candidates");
+  sizes.cache_bits = v.at("cache_bits");
+  for (const std::string& wrong : {wrong_context(sizes), wrong_experts(sizes)}) {
+    if (!wrong.empty()) return invalid_input(wrong);
+  }
+  return build_llama(sizes, ZooNet("qwen3_moe", seed));
+}
+
 constexpr std::array entries = {
     ZooEntry{"simple_cnn", "two convolutions and two fully connected layers, 3x8x8; small enough to follow by hand",
              simple_cnn_parameters, make_simple_cnn},
@@ -177,6 +213,9 @@ constexpr std::array entries = {
     ZooEntry{"gpt2", "Radford et al. 2019, with its language-model head, 128 tokens", gpt2_parameters, make_gpt2},
     ZooEntry{"llama", "the Llama 3 family (8B; 70B: layers=80&hidden=8192&heads=64&ffn=28672), 128 tokens",
              llama_parameters, make_llama},
+    ZooEntry{"qwen3_moe",
+             "Qwen3-235B-A22B: of 128 experts each token takes 8 (30B-A3B: layers=48&hidden=2048&heads=32&ffn=768)",
+             qwen3_moe_parameters, make_qwen3_moe},
 };
 
 std::string what_it_takes(std::span<const ZooParameter> parameters) {

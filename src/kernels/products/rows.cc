@@ -47,11 +47,36 @@ std::string refuse_linear(const ComputeDesc& desc) {
   return all_floats_but_weights(desc) ? "" : "what is not weights is not f32";
 }
 
+std::string refuse_experts(const ComputeDesc& desc) {
+  for (const size_t i : {0, 2}) {
+    if (desc.inputs[i].dtype != DType::f32) return fmt::format("{} is not f32", to_string(desc.inputs[i]));
+  }
+  for (size_t i = 3; i < 6; ++i) {
+    const DType weights = desc.inputs[i].dtype;
+    if (weights != DType::f32 && !is_half(weights) && !is_scaled(weights))
+      return fmt::format("{} is not f32, f16, bf16 or blocks", to_string(desc.inputs[i]));
+  }
+  return {};
+}
+
 Bytes scratch_linear_blocks(const ComputeDesc& desc, Isa isa, int workers) {
   const Linear linear = linear_of(desc);
   const int64_t panels = linear.has_panels(isa) ? saturating_product(workers, linear_panel_bytes(linear.k)) : 0;
   return bytes(
       saturating_sum(saturating_product(linear.m, linear.x_bytes(isa, desc.inputs[1].dtype == DType::q6_k)), panels));
+}
+
+Bytes scratch_experts(const ComputeDesc& desc, Isa isa, int workers) {
+  const ExpertsSizes sizes = experts_of(desc);
+  const auto part = [](int64_t bytes) { return saturating_round_up(bytes, ExpertsSizes::alignment); };
+  int64_t linear = 0;
+  for (size_t i = 3; i < 6; ++i) {
+    if (!is_scaled(desc.inputs[i].dtype)) continue;
+    linear = std::max(linear, scratch_linear_blocks(linear_of_experts(desc, i, sizes.rows), isa, workers).value());
+  }
+  return bytes(saturating_sum(part(sizes.begin_bytes()), part(sizes.place_bytes()),
+                              saturating_product(2, part(sizes.row_bytes())),
+                              saturating_product(2, part(sizes.inner_bytes())), linear));
 }
 
 }  // namespace
@@ -98,5 +123,14 @@ const KernelInfo rows::linear = {.what = "rows by rows of weights in f32, f16 or
                                  .refuses = refuse_linear,
                                  .any_type = true,
                                  .exact_axes = exact::all};
+
+const KernelInfo rows::experts = {
+    .what = "expert after expert, the rows that chose it by its weights in the kernels of Linear",
+    .ops = computes<Op::Experts>,
+    .refuses = refuse_experts,
+    .workspace = scratch_experts,
+    .any_type = true,
+    .scaled = true,
+    .exact_axes = exact::batch | exact::tokens};
 
 }  // namespace nlsplit::inline kernels

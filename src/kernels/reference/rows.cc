@@ -27,6 +27,7 @@ std::string refuse_reference(const ComputeDesc& desc) {
         &rows::gather_blocks, &rows::gather_gradient, &rows::cross_entropy, &rows::update, &rows::sum_of_squares}) {
     if (scaled == row->scaled && takes(*row, desc)) return "other kernels compute it";
   }
+  if (desc.op == Op::Experts && takes(rows::experts, desc)) return "other kernels compute it";
   const auto has_many_axes = [](const TensorType& type) { return type.shape.size() > most_kernel_axes; };
   const bool many_axes =
       std::ranges::any_of(desc.inputs, has_many_axes) || std::ranges::any_of(desc.outputs, has_many_axes);
