@@ -169,10 +169,8 @@ Result<NpyHeader> read_npy_header(std::string_view beginning, const std::string&
   }
   const size_t element = element_size(*header.type);
   if (element == 0) {
-    return unsupported(
-        fmt::format("'{}' holds values of type '{}'; we read little-endian numbers and truth values, '<f4' "
-                    "(float32) above all",
-                    path, *header.type));
+    return unsupported(fmt::format("'{}' holds values of type '{}'; we read little-endian numbers and truth values",
+                                   path, *header.type));
   }
   if (*header.fortran_order) {
     return unsupported(fmt::format("'{}' is in Fortran order; save it with numpy.ascontiguousarray", path));

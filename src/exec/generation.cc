@@ -61,14 +61,12 @@ Result<GenerationForm> generation_form(const Session& session) {
     const Buffer *tokens = find(program, "input_ids", BufferKind::input),
                  *scores = find(program, "scores", BufferKind::output);
     // Of each sequence's logits; experts are chosen by another one, of each token.
-    const auto best = std::ranges::find_if(program.descs, [](const ComputeDesc& desc) {
-      return desc.op == Op::TopK && desc.inputs[0].shape.size() == 2;
-    });
+    const auto best = std::ranges::find_if(
+        program.descs, [](const ComputeDesc& desc) { return desc.op == Op::TopK && desc.inputs[0].shape.size() == 2; });
     const std::optional<int64_t> last_begin = largest_of(program, "begins");
     if (tokens == nullptr || tokens->type.shape.size() != 2) return wrong("it takes no input_ids");
     if (scores == nullptr || scores->type.shape.size() != 2) return wrong("it gives no scores");
-    if (!last_begin || best == program.descs.end())
-      return wrong("it has no positions or no candidates");
+    if (!last_begin || best == program.descs.end()) return wrong("it has no positions or no candidates");
     const int64_t side_by_side = tokens->type.shape[0], steps = tokens->type.shape[1],
                   candidates = scores->type.shape[1];
     const TensorType of_each{DType::i64, {side_by_side}}, of_candidates{DType::f32, {side_by_side, candidates}};

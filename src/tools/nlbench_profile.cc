@@ -410,6 +410,8 @@ Status profile_all(const ProfileArguments& arguments) {
   Measuring measuring{arguments, budget.value(), std::move(known)};
   measuring.before = measuring.profile;
   RETURN_IF_ERROR(load_set(measuring, set));
+  // All its kernels may be known from another model's, so that nothing is measured.
+  if (measuring.profile.models != measuring.before.models) RETURN_IF_ERROR(write(measuring));
   const size_t before = measuring.known_kernels();
   RETURN_IF_ERROR(measure_host_copies(measuring));
   RETURN_IF_ERROR(measure_all(measuring));

@@ -84,7 +84,7 @@ TEST_F(Npy, RefusesWhatItDoesNotSupport) {
   EXPECT_EQ(message(read("{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }\n", 8)),
             "holds values of type '<f8'; we read '<f4' (float32)");
   EXPECT_EQ(message(read("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }\n", 4)),
-            "holds values of type '[('a', '<f4')]'; we read '<f4' (float32)");
+            "holds values of type '[('a', '<f4')]'; we read little-endian numbers and truth values");
   EXPECT_EQ(message(read("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 2), }\n", 16)),
             "is in Fortran order; save it with numpy.ascontiguousarray");
   EXPECT_EQ(message(read("{}", 0, 3)), "has .npy format 3.0; we read 1.0 and 2.0");

@@ -110,8 +110,8 @@ std::vector<std::string> exported() {
   std::vector<std::string> names;
   for (const ZooEntry& entry : zoo()) {
     std::string name(entry.name);
-    if (name == "vgg19") continue;    // vgg16's layers
-    if (name == "vit_b16") continue;  // below
+    if (name == "vgg19") continue;      // vgg16's layers
+    if (name == "vit_b16") continue;    // below
     if (name == "qwen3_moe") continue;  // ONNX has no experts
     if (name == "bert_base") name += "?layers=1&hidden=64&heads=4&ffn=96&vocab=100&length=512";
     if (name == "gpt2") name += "?layers=1&hidden=64&heads=4&vocab=100&length=1024";

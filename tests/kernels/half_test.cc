@@ -119,7 +119,8 @@ TEST_P(Halves, AreFloat32RoundedOnce) {
   EXPECT_GT(compared, GetParam() == Op::Slice ? -1 : 4);
 }
 
-// What reads scalars, indices, labels, or which experts rows choose, has an operand that cannot be widened with the others.
+// What reads scalars, indices, labels, or which experts rows choose, has an operand that cannot be widened with the
+// others.
 std::vector<Op> ops_of_halves() {
   std::vector<Op> ops = computed_ops();
   std::erase_if(ops, [](Op op) {
