@@ -136,9 +136,9 @@ class TableCheck {
 
 void steps_last(SlotTable& table) {
   for (std::vector<ScheduledSlot>& slots : table.devices) {
-    const auto steps =
-        std::ranges::stable_partition(slots, [](const ScheduledSlot& s) { return s.phase != Phase::step; });
-    std::ranges::sort(steps, {}, &ScheduledSlot::stage);
+    const auto steps = std::stable_partition(slots.begin(), slots.end(),
+                                             [](const ScheduledSlot& s) { return s.phase != Phase::step; });
+    std::ranges::sort(steps, slots.end(), {}, &ScheduledSlot::stage);
   }
 }
 

@@ -73,7 +73,7 @@ int run_session_command(const RanksArguments& arguments, const RunOptions& optio
       return agree_on(transport, result ? ok_status() : Status(result.error()));
     }
     bool ran = false;
-    const Status used = use(*made, [&](const Session& session, const Job& job, const ChooseNext& choose) {
+    Status used = use(*made, [&](const Session& session, const Job& job, const ChooseNext& choose) {
       ran = true;
       return run_session(&session, job, choose, transport, options);
     });

@@ -131,7 +131,7 @@ class TrainingLog {
     RETURN_IF_ERROR(check_states(step, states));
     const std::set<std::string> weights(job_.made_for().weights.begin(), job_.made_for().weights.end());
     const bool ends = step == job_.plan.steps || interrupted();
-    const Status written = ends && !arguments_.output.empty() ? write_weights(states, weights) : ok_status();
+    Status written = ends && !arguments_.output.empty() ? write_weights(states, weights) : ok_status();
     if (const std::string& dir = arguments_.training.checkpoint; !dir.empty()) {
       RETURN_IF_ERROR(write_checkpoint(dir,
                                        {job_.made_for().model, step, samples, job_.plan.seed, job_.plan.shuffled,
