@@ -147,9 +147,8 @@ std::map<std::string, int64_t> extents_pointed_into(const Program& program);
 // values.
 void fill_inputs(const Program& program, uint64_t seed, std::vector<NamedTensor>& inputs);
 
-// Gives every integer input that has a maximum (program/scalars.h) that part of it, rounded, in all elements; part: 0
-// to
-// 1. Whether there is one.
+// Gives every integer input that has a maximum (program/scalars.h) that part of it, rounded, in all elements. `part` is
+// from 0 to 1. Answers whether there is such an input.
 bool fill_scalars(const Program& program, double part, std::vector<NamedTensor>& inputs);
 
 double median(std::vector<double> values);  // of at least one
