@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <memory>
+#include <optional>
 
 #include "program/in_place.h"
 #include "program/text.h"
@@ -15,53 +15,77 @@
 
 namespace nlsplit::inline program {
 
-// Vector clocks over streams: compute of a device, and each end of each FIFO. clock[i][s] counts the instances of
-// stream s that are finished before i starts.
+// Vector clocks over the streams of one device: its computations, and its end of each FIFO. Of an instance,
+// clock[s] counts the instances of stream s that are finished before it starts.
 class HappensBefore {
  public:
-  HappensBefore(const Program& program, const Dependencies& deps, const std::vector<uint32_t>& order)
-      : stream_(deps.instances.size()), position_(deps.instances.size()) {
-    std::map<std::pair<int, int>, uint32_t> streams;  // (device, -1) compute; (device, peer * 2 + sends) a FIFO's end
-    std::vector<uint32_t> length;
-    for (uint32_t i = 0; i < deps.instances.size(); ++i) {
-      const Instr& instr = instr_of(program, deps.instances[i]);
-      const int lane = is_transfer(instr.opcode) ? instr.peer * 2 + (instr.opcode == Opcode::send ? 1 : 0) : -1;
-      const auto [at, added] =
-          streams.try_emplace({deps.instances[i].device, lane}, static_cast<uint32_t>(length.size()));
-      if (added) length.push_back(0);
-      stream_[i] = at->second;
-      position_[i] = ++length[at->second];
-    }
-    width_ = length.size();
-    start_.assign(deps.instances.size() * width_, 0);
-    std::vector<uint32_t> finish(deps.instances.size() * width_, 0);
-    const auto join = [&](std::vector<uint32_t>& into, uint32_t i, const std::vector<uint32_t>& from, uint32_t j) {
-      for (size_t s = 0; s < width_; ++s) {
-        into[i * width_ + s] = std::max(into[i * width_ + s], from[j * width_ + s]);
-      }
-    };
+  // through_others: also what a message to another device and one back say. Without, only what the device's own
+  // dependencies say: nearly always enough, and the work of one device instead of all.
+  HappensBefore(const Program& program, const Dependencies& deps, const std::vector<uint32_t>& order, size_t device,
+                bool through_others)
+      : program_(program), deps_(deps), own_(deps.device_begin[device]), own_end_(deps.device_begin[device + 1]) {
+    find_streams();
+    first_ = through_others ? 0 : own_;
+    const size_t count = through_others ? deps.instances.size() : own_end_ - own_;
+    start_.assign(count * width_, 0);
+    finish_.assign(count * width_, 0);
     for (const uint32_t i : order) {
-      const bool receives = instr_of(program, deps.instances[i]).opcode == Opcode::recv;
-      for (const Edge& edge : deps.into(i)) {
-        // Receives are posted ahead: the one before must have ended when this ends, not when it is posted.
-        if (receives && edge.kind == EdgeKind::stream)
-          join(finish, i, finish, edge.from);
-        else
-          join(start_, i, finish, edge.from);
-      }
-      join(finish, i, start_, i);
-      if (receives)
-        join(finish, i, start_, deps.match[i]);  // what was done before the send is done when the message is here
-      finish[i * width_ + stream_[i]] = std::max(finish[i * width_ + stream_[i]], position_[i]);
+      if (through_others || is_own(i)) pass(i, through_others);
     }
+    finish_ = {};
+    start_ = {start_.begin() + static_cast<std::ptrdiff_t>((own_ - first_) * width_),
+              start_.begin() + static_cast<std::ptrdiff_t>((own_end_ - first_) * width_)};
   }
 
+  // Of two instances of the device.
   bool operator()(uint32_t earlier, uint32_t later) const {
-    return start_[later * width_ + stream_[earlier]] >= position_[earlier];
+    return start_[(later - own_) * width_ + stream_[earlier - own_]] >= position_[earlier - own_];
   }
 
  private:
-  std::vector<uint32_t> stream_, position_, start_;
+  bool is_own(uint32_t i) const { return own_ <= i && i < own_end_; }
+
+  void find_streams() {
+    std::map<int, uint32_t> streams;  // -1: computations; peer * 2 + sends: a FIFO's end
+    std::vector<uint32_t> length;
+    for (uint32_t i = own_; i < own_end_; ++i) {
+      const Instr& instr = instr_of(program_, deps_.instances[i]);
+      const int lane = is_transfer(instr.opcode) ? instr.peer * 2 + (instr.opcode == Opcode::send ? 1 : 0) : -1;
+      const auto [at, added] = streams.try_emplace(lane, static_cast<uint32_t>(length.size()));
+      if (added) length.push_back(0);
+      stream_.push_back(at->second);
+      position_.push_back(++length[at->second]);
+    }
+    width_ = length.size();
+  }
+
+  void join(std::vector<uint32_t>& into, uint32_t i, const std::vector<uint32_t>& from, uint32_t j) const {
+    for (size_t s = 0; s < width_; ++s) {
+      uint32_t& clock = into[(i - first_) * width_ + s];
+      clock = std::max(clock, from[(j - first_) * width_ + s]);
+    }
+  }
+
+  void pass(uint32_t i, bool through_others) {
+    const bool receives = instr_of(program_, deps_.instances[i]).opcode == Opcode::recv;
+    for (const Edge& edge : deps_.into(i)) {
+      // Receives are posted ahead: the one before must have ended when this ends, not when it is posted.
+      join(receives && edge.kind == EdgeKind::stream ? finish_ : start_, i, finish_, edge.from);
+    }
+    join(finish_, i, start_, i);
+    // What was done before the send is done when the message is here.
+    if (receives && through_others) join(finish_, i, start_, deps_.match[i]);
+    if (!is_own(i)) return;
+    uint32_t& own = finish_[(i - first_) * width_ + stream_[i - own_]];
+    own = std::max(own, position_[i - own_]);
+  }
+
+  const Program& program_;
+  const Dependencies& deps_;
+  const uint32_t own_, own_end_;             // the device's instances
+  uint32_t first_ = 0;                       // of those that have clocks
+  std::vector<uint32_t> stream_, position_;  // [own instance]
+  std::vector<uint32_t> start_, finish_;     // [instance][stream]; in the end start_ of own instances alone
   size_t width_ = 0;
 };
 
@@ -104,7 +128,7 @@ class DeviceOverlaps {
   DeviceOverlaps(const Program& program, const Dependencies& deps, const std::vector<uint32_t>& order, size_t d)
       : program_(program), deps_(deps), order_(order), device_(program.devices[d]), d_(d) {}
 
-  Status run(std::unique_ptr<HappensBefore>& lazy) {
+  Status run() {
     const std::vector<uint32_t> by_offset = stored_buffers();
     const std::vector<bool> shares = sharing_buffers(by_offset);
     if (std::ranges::none_of(shares, [](bool one) { return one; })) return ok_status();
@@ -127,7 +151,7 @@ class DeviceOverlaps {
       const Buffer &bx = device_.buffers[x], &by = device_.buffers[y];
       for (const Key& i : used_banks(x)) {
         for (const Key& j : used_banks(y)) {
-          if (overlap(place(bx, i.second), place(by, j.second))) RETURN_IF_ERROR(check_pair(i, j, lazy));
+          if (overlap(place(bx, i.second), place(by, j.second))) RETURN_IF_ERROR(check_pair(i, j));
         }
       }
     }
@@ -263,13 +287,15 @@ class DeviceOverlaps {
 
   bool on_compute(uint32_t i) const { return !is_transfer(instr_of(program_, deps_.instances[i]).opcode); }
 
-  bool before(uint32_t earlier, uint32_t later, std::unique_ptr<HappensBefore>& lazy) const {
+  bool before(uint32_t earlier, uint32_t later) {
     if (on_compute(earlier) && on_compute(later)) return earlier < later;  // one stream, in order
-    if (lazy == nullptr) lazy = std::make_unique<HappensBefore>(program_, deps_, order_);
-    return (*lazy)(earlier, later);
+    if (!here_) here_.emplace(program_, deps_, order_, d_, false);
+    if ((*here_)(earlier, later)) return true;
+    if (!everywhere_) everywhere_.emplace(program_, deps_, order_, d_, true);
+    return (*everywhere_)(earlier, later);
   }
 
-  Status check_pair(Key x, Key y, std::unique_ptr<HappensBefore>& lazy) const {
+  Status check_pair(Key x, Key y) {
     const auto gx = generations_[x.first].find(x.second), gy = generations_[y.first].find(y.second);
     if (gx == generations_[x.first].end() || gy == generations_[y.first].end()) return ok_status();
     size_t i = 0, j = 0;
@@ -285,7 +311,7 @@ class DeviceOverlaps {
         for (const uint32_t a : last->accesses) {
           for (const uint32_t b : next.accesses) {
             const Key held = last_is_x ? x : y, wanted = take_x ? x : y;
-            if (a == b ? !in_place(a, held, wanted) : !before(a, b, lazy)) return clash(held, a, wanted, b);
+            if (a == b ? !in_place(a, held, wanted) : !before(a, b)) return clash(held, a, wanted, b);
           }
         }
       }
@@ -317,6 +343,7 @@ class DeviceOverlaps {
   const DeviceProgram& device_;
   size_t d_;
   std::vector<std::map<int, std::vector<Generation>>> generations_;  // [buffer], by bank
+  std::optional<HappensBefore> here_, everywhere_;                   // made when the first pair of buffers needs them
 };
 
 }  // namespace
@@ -325,10 +352,8 @@ OverlapChecker::OverlapChecker(const Program& program, const Dependencies& depen
                                const std::vector<uint32_t>& order)
     : program_(program), dependencies_(dependencies), order_(order) {}
 
-OverlapChecker::~OverlapChecker() = default;
-
-Status OverlapChecker::check(size_t device) {
-  return DeviceOverlaps(program_, dependencies_, order_, device).run(happens_before_);
+Status OverlapChecker::check(size_t device) const {
+  return DeviceOverlaps(program_, dependencies_, order_, device).run();
 }
 
 }  // namespace nlsplit::inline program

@@ -1,7 +1,6 @@
 // What verify (program/verify.h) consists of, beside what it shares with others.
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "program/dependencies.h"
@@ -26,20 +25,16 @@ class InstructionChecker {
   std::vector<bool> known_;  // [desc]: it was judged
 };
 
-class HappensBefore;
-
 // Buffers that overlap in their arena must never hold values at the same time.
 class OverlapChecker {
  public:
   OverlapChecker(const Program& program, const Dependencies& dependencies, const std::vector<uint32_t>& order);
-  ~OverlapChecker();
-  Status check(size_t device);
+  Status check(size_t device) const;
 
  private:
   const Program& program_;
   const Dependencies& dependencies_;
   const std::vector<uint32_t>& order_;
-  std::unique_ptr<HappensBefore> happens_before_;  // of all devices; made when the first pair of buffers needs it
 };
 
 }  // namespace nlsplit::inline program

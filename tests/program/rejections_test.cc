@@ -196,6 +196,43 @@ TEST(Verify, ReceiveIntoBytesThatAreStillNeeded) {
   EXPECT_NE(message.find("may still need"), std::string::npos) << message;
 }
 
+// A's first message to B is over when the second one begins, and B answers that one: only B's part says so.
+TEST(Verify, AnAnswerSaysWhatIsOver) {
+  const std::string text = R"(nlsplit program 1
+program answer batch 4 micro_batches 1
+device A cpu host a isa v2 memory 4096
+  buffer x f32[2,4] input
+  buffer q f32[2,4] comm bytes 32 at 512
+  buffer r f32[2,4] comm
+  buffer s f32[2,4] scratch bytes 32 at 512
+  buffer y f32[2,4] output
+  segment F stage 0 phase F
+    q = copy(x)
+    send q to B tag 3
+    send x to B tag 5
+    recv r from B tag 4
+    s = copy(r)
+    y = copy(s)
+  order
+    F.0
+device B cpu host b isa v2 memory 4096
+  buffer q f32[2,4] comm
+  buffer x f32[2,4] comm
+  buffer r f32[2,4] comm
+  segment G stage 1 phase F
+    recv q from A tag 3
+    recv x from A tag 5
+    r = copy(x)
+    send r to A tag 4
+  order
+    G.0
+)";
+  EXPECT_EQ(complaint(text), "");
+  const std::string to_the_first = replaced(text, "    r = copy(x)\n", "    r = copy(q)\n");
+  EXPECT_NE(complaint(to_the_first).find("whose bytes buffer q may still need"), std::string::npos)
+      << complaint(to_the_first);
+}
+
 TEST(Verify, WeightsOverlapNothing) {
   const std::string text =
       replaced(good, "  buffer s f32[2,4] scratch\n",
