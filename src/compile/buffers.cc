@@ -226,7 +226,7 @@ Operand DeviceBuffers::gradients(int stage) {
   BufferId& buffer = gradients_[stage];
   if (!buffer.valid() && reduction.elements > 0) {
     const auto is_here = [&](const Tied& tied) { return std::ranges::find(tied.stages, stage) != tied.stages.end(); };
-    const bool leaves = !reduction.rounds.empty() || std::ranges::any_of(l_.tied, is_here);
+    const bool leaves = !reduction.buckets.empty() || std::ranges::any_of(l_.tied, is_here);
     buffer = add_stored(unique_name(fmt::format("gradients_{}", stage)), {DType::f32, {reduction.elements}},
                         leaves ? BufferKind::comm : BufferKind::stash, 1);
   }

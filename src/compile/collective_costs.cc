@@ -45,26 +45,32 @@ class Routes {
   std::map<std::pair<HostId, HostId>, Route> routes_;
 };
 
-Result<double> timed(const Rounds& rounds, const CollectiveCosts& costs, Routes& routes) {
+Result<RoundSeconds> timed(const std::vector<Piece>& round, const CollectiveCosts& costs, Routes& routes) {
   const Cluster& cluster = costs.cluster;
+  RoundSeconds seconds;
+  std::map<size_t, double> busy;  // lane: seconds
+  for (const Piece& piece : round) {
+    if (piece.from == piece.to) continue;
+    ASSIGN_OR_RETURN(const Route* route, routes.between(costs.hosts[at(piece.from)], costs.hosts[at(piece.to)]));
+    const Bytes size = bytes(piece.count() * costs.element_bytes);
+    const MessageCost& cost = size <= cluster.eager_limit ? route->eager : route->rendezvous;
+    seconds.messages = std::max(seconds.messages, (cost.latency + size / cost.bandwidth).value());
+    seconds.latency = std::max(seconds.latency, cost.latency.value());
+    for (const Hop& hop : route->hops) {
+      const Link& link = cluster.links[hop.link.index()];
+      if (link.shared) busy[lane_of(cluster, hop)] += (size / link.bandwidth).value();
+    }
+  }
+  for (const auto& [lane, time] : busy) seconds.messages = std::max(seconds.messages, seconds.latency + time);
+  if (costs.sum) seconds.sums = sum_seconds(round, costs);
+  return seconds;
+}
+
+Result<double> timed(const Rounds& rounds, const CollectiveCosts& costs, Routes& routes) {
   double seconds = 0;
   for (const std::vector<Piece>& round : rounds) {
-    double slowest = 0, latency = 0;
-    std::map<size_t, double> busy;  // lane: seconds
-    for (const Piece& piece : round) {
-      if (piece.from == piece.to) continue;
-      ASSIGN_OR_RETURN(const Route* route, routes.between(costs.hosts[at(piece.from)], costs.hosts[at(piece.to)]));
-      const Bytes size = bytes(piece.count() * costs.element_bytes);
-      const MessageCost& cost = size <= cluster.eager_limit ? route->eager : route->rendezvous;
-      slowest = std::max(slowest, (cost.latency + size / cost.bandwidth).value());
-      latency = std::max(latency, cost.latency.value());
-      for (const Hop& hop : route->hops) {
-        const Link& link = cluster.links[hop.link.index()];
-        if (link.shared) busy[lane_of(cluster, hop)] += (size / link.bandwidth).value();
-      }
-    }
-    for (const auto& [lane, time] : busy) slowest = std::max(slowest, latency + time);
-    seconds += slowest + (costs.sum ? sum_seconds(round, costs) : 0);
+    ASSIGN_OR_RETURN(const RoundSeconds of, timed(round, costs, routes));
+    seconds += of.messages + of.sums;
   }
   return seconds;
 }
@@ -91,9 +97,17 @@ Result<double> seconds_of(const Rounds& rounds, const CollectiveCosts& costs) {
   return timed(rounds, costs, routes);
 }
 
+Result<std::vector<RoundSeconds>> seconds_of_rounds(const Rounds& rounds, const CollectiveCosts& costs) {
+  Routes routes(costs.cluster);
+  std::vector<RoundSeconds> seconds;
+  for (const std::vector<Piece>& round : rounds) {
+    ASSIGN_OR_RETURN(seconds.emplace_back(), timed(round, costs, routes));
+  }
+  return seconds;
+}
+
 Result<CollectiveAlgorithm> choose_algorithm(const Collective& collective, const CollectiveCosts& costs,
                                              bool in_order) {
-  constexpr double told_apart = 1.015;  // the median error of predictions is 1.5 % (docs/accuracy.md)
   struct Candidate {
     CollectiveAlgorithm algorithm;
     double seconds;

@@ -35,6 +35,7 @@ struct Compiled {
 struct CompileOptions {
   const SlotTable* table = nullptr;                    // instead of what the plan's schedule makes
   std::optional<CollectiveAlgorithm> all_reduce = {};  // of gradients; none: the fastest (compile/collectives.h)
+  std::optional<int> buckets = {};  // that gradients are reduced in, at most; none: the fastest number (buckets.cc)
   bool exact = false;  // sums of gradients: the replicas in their order, and of each its micro-batches in theirs;
                        // without `all_reduce`
   bool verify = true;  // a session; false: it is not to run, and only its sizes are wanted

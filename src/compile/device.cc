@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -318,15 +319,19 @@ class DeviceWriter {
 
   // What leaves goes as soon as it is made; the gradient of a backward in one piece, made by I, behind W.
   void compute_and_send(Segment& segment, const OrderedSlot& slot, const std::vector<size_t>& nodes) {
-    size_t next = 0;
+    size_t next = 0, turn = 0;
+    const std::vector<ReductionTurn>* turns = slot.reduces ? &l_.reductions[at(slot.stage)].turns : nullptr;
     for (const size_t n : nodes) {
       compute(segment, n);
+      for (; turns != nullptr && turn < turns->size() && (*turns)[turn].behind <= n; ++turn)
+        take_turn(segment, slot.stage, (*turns)[turn]);
       for (; next < slot.sends.size() && !is_credit(slot.sends[next]); ++next) {
         if (g_.value(l_.flows[at(slot.sends[next].flow)].root).producer.index() != n) break;
         send(segment, slot.sends[next]);
       }
     }
     begin_end();
+    for (; turns != nullptr && turn < turns->size(); ++turn) take_turn(segment, slot.stage, (*turns)[turn]);
     for (; next < slot.sends.size(); ++next) send(segment, slot.sends[next]);
   }
 
@@ -350,22 +355,41 @@ class DeviceWriter {
   }
 
   void reduce_gradients(Segment& segment, int stage) {
-    const Reduction& reduction = l_.reductions[at(stage)];
-    if (reduction.rounds.empty()) return;
-    const Operand gradients = buffers_.gradients(stage);
-    const std::vector<int>& group = reduction.collective.group;
-    const int member = static_cast<int>(std::ranges::find(group, d_) - group.begin());
-    BufferId received;
-    const Rounds& rounds = reduction.of_members[at(member)];
-    if (const int64_t elements = received_elements(rounds, member); elements > 0)
-      received = buffers_.add_message(fmt::format("received_{}", stage), {DType::f32, {elements}});
-    const int tag = static_cast<int>(l_.flows.size()) + stage;
+    if (reduced_.contains(stage)) return;  // while the last W went on
     moment_ = 0;
-    for (Instr& instr : instructions_of(rounds, group, member, {gradients, gradients, received, tag})) {
-      instr.collective = static_cast<int>(segment.collectives.size());
-      emit(segment, std::move(instr));
+    for (const ReductionTurn& turn : l_.reductions[at(stage)].turns) take_turn(segment, stage, turn);
+  }
+
+  void take_turn(Segment& segment, int stage, const ReductionTurn& turn) {
+    const Reduction& reduction = l_.reductions[at(stage)];
+    const Bucket& bucket = reduction.buckets[turn.bucket];
+    const auto member = std::ranges::find(reduction.group, d_) - reduction.group.begin();
+    const Rounds& rounds = bucket.of_members[at(member)];
+    reduced_.try_emplace(stage, reduction.buckets.size());
+    Reduced& here = reduced_[stage][turn.bucket];
+    if (turn.round == 0) {
+      here.collective = static_cast<int>(segment.collectives.size());
+      segment.collectives.push_back(bucket.collective);
+      const std::string suffix = turn.bucket == 0 ? "" : fmt::format("_{}", turn.bucket);
+      if (const int64_t elements = received_elements(rounds, static_cast<int>(member)); elements > 0)
+        here.received = buffers_.add_message(fmt::format("received_{}{}", stage, suffix), {DType::f32, {elements}});
     }
-    segment.collectives.push_back(reduction.collective);
+    Operand gradients = buffers_.gradients(stage);
+    gradients.begin = bucket.begin;
+    gradients.end = bucket.begin + bucket.collective.elements[0];
+    const int tag = static_cast<int>(l_.flows.size()) + stage;
+    const auto of_round = [&](size_t round, bool adds) {
+      const Rounds one = {rounds[round]};
+      const CollectivePlaces places{gradients, gradients, here.received, tag};
+      std::vector<Instr> instrs = instructions_of(one, reduction.group, static_cast<int>(member), places);
+      const auto sums = std::ranges::find(instrs, Opcode::reduce, &Instr::opcode);
+      for (auto i = adds ? sums : instrs.begin(); i != (adds ? instrs.end() : sums); ++i) {
+        i->collective = here.collective;
+        emit(segment, std::move(*i));
+      }
+    };
+    if (turn.round > 0) of_round(turn.round - 1, true);
+    if (turn.round < rounds.size()) of_round(turn.round, false);
   }
 
   std::string segment_name(const OrderedSlot& slot, int number) const {
@@ -373,7 +397,8 @@ class DeviceWriter {
                              : slot.stage == ahead_stage ? "ahead"
                              : slot.stage == l_.stages()
                                  ? (slot.phase == Phase::step ? "sink_step" : "sink")
-                                 : fmt::format("{}{}{}", name_of(slot.phase), slot.stage, first_ ? "_first" : "");
+                                 : fmt::format("{}{}{}{}", slot.joint ? "B" : name_of(slot.phase), slot.stage,
+                                               first_ ? "_first" : "", slot.reduces ? "_last" : "");
     return number == 1 ? name : fmt::format("{}_{}", name, number);
   }
 
@@ -415,7 +440,8 @@ class DeviceWriter {
       return segment;
     }
     if (slot.phase != Phase::step) {
-      compute_and_send(segment, slot, nodes_of(slot.phase)[at(slot.stage)]);
+      const std::vector<size_t>& nodes = nodes_of(slot.phase)[at(slot.stage)];
+      compute_and_send(segment, slot, slot.joint ? l_.backward_nodes(slot.stage) : nodes);
       return segment;
     }
     const StepNodes& step = l_.training->nodes;
@@ -528,6 +554,7 @@ class DeviceWriter {
     int number = 1;
     for (const Variant& known : variants_) {
       if (known.slot->stage != slot.stage || known.slot->phase != slot.phase || known.first != first_) continue;
+      if (known.slot->reduces != slot.reduces) continue;
       if (known.slot->recvs == slot.recvs && known.slot->sends == slot.sends) return known.segment;
       ++number;
     }
@@ -568,6 +595,11 @@ class DeviceWriter {
   };
   std::vector<Variant> variants_;  // the slot a segment was made for
   std::vector<int> begun_;         // stages whose sums have begun
+  struct Reduced {
+    int collective = -1;  // of the segment
+    BufferId received;
+  };
+  std::map<int, std::vector<Reduced>> reduced_;  // [stage][bucket]
 };
 
 // Messages travel in the layout they are made in where all devices of the plan have one level, so blocks of one size;

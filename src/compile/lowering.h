@@ -9,6 +9,7 @@
 
 #include <map>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/index.h"
@@ -62,13 +63,33 @@ struct OrderedSlot {
   std::vector<Port> recvs;          // before the work; per peer in the order the peer sends
   std::vector<double> received_at;  // in training, of each recv: the sender's `time`
   std::vector<Port> sends;          // in the order in which they are made
+  bool joint = false;               // W: the slot of I is in it (Lowering::joint)
+  bool reduces = false;             // W: the stage's gradients are reduced in it, not in its step
 };
 
-// Of a stage's gradients, in a step. All of them lie in one buffer, so that they are reduced at once.
+// Gradients of a stage that its replicas reduce at once: a range of the buffer in which all of them lie.
+struct Bucket {
+  int64_t begin = 0;  // element
+  Collective collective;
+  Rounds rounds;
+  std::vector<Rounds> of_members;  // of each device of the group
+};
+
+// What a replica does of a bucket in one go: it adds what came in the round before, then sends and receives what is of
+// `round`. Only the adding waits for messages. All replicas take the turns in one order, so that none waits for one
+// that waits for it.
+struct ReductionTurn {
+  static constexpr size_t at_the_end = ~size_t{0};
+  size_t bucket = 0;
+  size_t round = 0;            // the number of rounds: what is left to add
+  size_t behind = at_the_end;  // the node of the last backward pass behind which the turn comes
+};
+
+// Of a stage's gradients, in a step.
 struct Reduction {
-  Collective collective;             // its group are the devices that had a micro-batch of the stage
-  Rounds rounds;                     // none: one device needs no messages
-  std::vector<Rounds> of_members;    // of each device of the group
+  std::vector<int> group;            // the devices that had a micro-batch of the stage
+  std::vector<Bucket> buckets;       // in the order in which the backward pass completes them; none: one device
+  std::vector<ReductionTurn> turns;  // in their order, each behind the node of the one before or a later one
   std::map<ValueId, int64_t> begin;  // of each sum of a gradient (a state): an element
   int64_t elements = 0;
 };
@@ -108,6 +129,7 @@ struct Lowering {
   Endpoints endpoints;
   bool row_major_messages = false;
   std::optional<CollectiveAlgorithm> all_reduce;  // none: the fastest
+  std::optional<int> buckets;                     // of gradients; none: as many as are fastest
   bool exact = false;                             // sums of gradients: CompileOptions
 
   // place
@@ -130,6 +152,7 @@ struct Lowering {
   std::vector<std::vector<int>> needs;         // [stage]: earlier stages whose results it takes
   std::vector<std::vector<int>> stage_device;  // [stage][micro-batch]
   std::vector<std::vector<bool>> whole;        // [stage][micro-batch]: its gradient leaves with W, not with I
+  std::vector<bool> joint;                     // [stage]: I and W are one slot, each W behind the I it goes with
   std::vector<Reduction> reductions;           // [stage]
 
   // exchange
@@ -144,7 +167,7 @@ struct Lowering {
     return stage_device[at(stage)][at(m)];
   }
   // Devices that had a micro-batch of the stage, and so update it.
-  const std::vector<int>& group(int stage) const { return reductions[at(stage)].collective.group; }
+  const std::vector<int>& group(int stage) const { return reductions[at(stage)].group; }
   // Who computes the factor of clipped gradients; who updates other stages only.
   bool has_factor(int device) const;
   std::vector<int> factor_goes_to() const;
@@ -158,6 +181,8 @@ struct Lowering {
   // Stages of a device are updated one behind the other, when all else is done: they wait for other devices.
   bool steps_together() const { return clipping || !tied.empty(); }
   std::vector<int> part_goes_to(const Tied& tied, const Tied::Part& part) const;  // devices
+  // The nodes of a stage's backward pass that a W slot computes, in order.
+  std::vector<size_t> backward_nodes(int stage) const;
   // The stage that adds up this sum of a gradient.
   int stage_of_sum(ValueId sum) const;
   bool recomputes() const { return training != nullptr && training->options.recompute; }
@@ -179,6 +204,8 @@ void allocate(Lowering& lowering);
 
 // Of `schedule`. all_times: also where the order does not depend on them.
 Result<ScheduleInput> make_schedule_input(const Lowering& lowering, bool all_times);
+// Seconds of each node on a device; the Lowering has costs. Error: one without a cost.
+Result<std::vector<double>> node_seconds(const Lowering& lowering, DeviceId device, const std::vector<size_t>& nodes);
 // Of `schedule`: checks the table, and fills in table, stage_device, whole and the groups of reductions. In training a
 // recomputation before every I if the workload recomputes and the table does not say where, and no step where there is
 // nothing to update. Errors: every micro-batch must go once through every stage, in training through its F, I and W,
@@ -190,8 +217,25 @@ Status check_sums(const Lowering& lowering);
 // Of `schedule`, where steps_together: a device updates its stages one after the other, ascending, when all else is
 // done: no weight is updated before all gradients are there.
 void steps_last(SlotTable& table);
+// Of `schedule`: the stages whose I and W no message parts. Nobody waits for their gradients, so each W follows its I,
+// when what it reads is in the cache, and what only W reads takes no memory any longer.
+void find_joint_stages(Lowering& lowering);
 // Of `schedule`: what reductions are of, and how they are done.
 Status choose_reductions(Lowering& lowering);
+// How the replicas reduce gradients of which [begin, end) elements are complete behind a node, by ascending node. Sets
+// buckets and turns. backward: the nodes of the last backward pass. Without costs it takes one bucket, if it is not
+// told. Errors: of routes.
+struct Completed {
+  size_t node;
+  int64_t end;  // elements
+};
+struct BackwardTime {
+  size_t node;
+  double seconds;
+};
+struct CollectiveCosts;
+Status choose_buckets(const Lowering& lowering, std::span<const Completed> completed,
+                      std::span<const BackwardTime> backward, const CollectiveCosts& costs, Reduction& reduction);
 std::string slot_text(const ScheduledSlot& slot);  // "stage 1 F of micro-batch 3", "the step of stage 1"
 
 // Of `exchange`: the table played through in time, every slot as soon as its device is free and its data is there.

@@ -114,11 +114,20 @@ class Slots {
     std::vector<OrderedSlot> slots;
     slots.reserve(own.size() + extra.size());
     size_t e = 0;
+    double joint_until = -std::numeric_limits<double>::infinity();  // what is placed between I and W comes behind both
     for (size_t i = 0; i <= own.size(); ++i) {
       for (; e < extra.size() && extra[e].before == i; ++e)
-        slots.push_back({extra[e].stage, Phase::forward, extra[e].micro_batch, extra[e].when, {}, {}, {}});
-      if (i < own.size())
-        slots.push_back({own[i].stage, own[i].phase, own[i].micro_batch, played_.ends[d][i], {}, {}, {}});
+        slots.push_back(
+            {extra[e].stage, Phase::forward, extra[e].micro_batch, std::max(extra[e].when, joint_until), {}, {}, {}});
+      if (i == own.size()) break;
+      const bool joint = own[i].phase != Phase::step && l_.joint[at(own[i].stage)];
+      if (joint && own[i].phase == Phase::weight_gradient) continue;  // in its I, which is the one before
+      const bool both = joint && own[i].phase == Phase::input_gradient;
+      const double time = played_.ends[d][both ? i + 1 : i];
+      if (both) joint_until = time;
+      slots.push_back(
+          {own[i].stage, both ? Phase::weight_gradient : own[i].phase, own[i].micro_batch, time, {}, {}, {}});
+      slots.back().joint = both;
     }
     return slots;
   }
@@ -149,8 +158,9 @@ class Messages {
     for (size_t f = 0; f < l_.flows.size(); ++f) made_by_[at(l_.flows[f].producer + 1)].push_back(static_cast<int>(f));
     for (const std::vector<OrderedSlot>& order : l_.slots) {
       for (size_t i = 0; i < order.size(); ++i) {
-        if (order[i].stage >= 0 && order[i].phase != Phase::step)
-          slot_of_[index_of(order[i].stage, order[i].phase, order[i].micro_batch)] = i;
+        if (order[i].stage < 0 || order[i].phase == Phase::step) continue;
+        slot_of_[index_of(order[i].stage, order[i].phase, order[i].micro_batch)] = i;
+        if (order[i].joint) slot_of_[index_of(order[i].stage, Phase::input_gradient, order[i].micro_batch)] = i;
       }
     }
   }
@@ -162,6 +172,7 @@ class Messages {
           step(static_cast<int>(d), slot);
         else if (slot.stage != l_.stages())
           send(static_cast<int>(d), slot);
+        if (slot.reduces) reduce(static_cast<int>(d), slot, slot.stage);
       }
     }
     for (size_t to = 0; to < devices_; ++to) RETURN_IF_ERROR(receive(to));
@@ -218,10 +229,15 @@ class Messages {
 
   // Where steps wait for each other a device's first step has the messages of all its steps.
   void step(int d, const OrderedSlot& slot) {
-    if (!l_.steps_together()) return reduce(d, slot, slot.stage);
+    const auto reduces_now = [&](int stage) { return &slot == &l_.slots[at(d)][reduced_at(d, stage)]; };
+    if (!l_.steps_together()) {
+      if (reduces_now(slot.stage)) reduce(d, slot, slot.stage);
+      return;
+    }
     if (slot.stage == l_.stages() || &slot != &*first_step(d)) return;
     for (const OrderedSlot& other : l_.slots[at(d)]) {
-      if (other.phase == Phase::step && other.stage < l_.stages()) reduce(d, slot, other.stage);
+      if (other.phase == Phase::step && other.stage < l_.stages() && reduces_now(other.stage))
+        reduce(d, slot, other.stage);
     }
     for (const Tied& tied : l_.tied) {
       for (const Tied::Part& part : tied.parts) {
@@ -249,23 +265,28 @@ class Messages {
     fifo(d, to).push_back({reduction, -1, slot.time, needed, 0});
   }
 
+  // The slot in which a device reduces the gradients of a stage.
+  size_t reduced_at(int d, int stage) const {
+    const std::vector<OrderedSlot>& slots = l_.slots[at(d)];
+    const auto early = std::ranges::find_if(slots, [&](const OrderedSlot& s) { return s.reduces && s.stage == stage; });
+    if (early != slots.end()) return static_cast<size_t>(early - slots.begin());
+    if (l_.steps_together()) return static_cast<size_t>(first_step(d) - slots.begin());
+    const auto step =
+        std::ranges::find_if(slots, [&](const OrderedSlot& s) { return s.phase == Phase::step && s.stage == stage; });
+    return static_cast<size_t>(step - slots.begin());
+  }
+
   void reduce(int d, const OrderedSlot& slot, int stage) {
     const Reduction& of = l_.reductions[at(stage)];
     sent_.clear();
-    for (const std::vector<Piece>& round : of.rounds) {
-      for (const Piece& piece : round) {
-        const int to = of.collective.group[at(piece.to)];
-        if (of.collective.group[at(piece.from)] != d || std::ranges::find(sent_, to) != sent_.end()) continue;
-        sent_.push_back(to);
-        if (l_.steps_together()) {
-          send_in_step(d, slot, to);
-          continue;
+    for (const Bucket& bucket : of.buckets) {
+      for (const std::vector<Piece>& round : bucket.rounds) {
+        for (const Piece& piece : round) {
+          const int to = of.group[at(piece.to)];
+          if (of.group[at(piece.from)] != d || std::ranges::find(sent_, to) != sent_.end()) continue;
+          sent_.push_back(to);
+          fifo(d, to).push_back({reduction, -1, slot.time, reduced_at(to, stage), 0});
         }
-        const auto theirs = std::ranges::find_if(l_.slots[at(to)], [&](const OrderedSlot& other) {
-          return other.stage == stage && other.phase == Phase::step;
-        });
-        const auto needed = static_cast<size_t>(theirs - l_.slots[at(to)].begin());
-        fifo(d, to).push_back({reduction, -1, slot.time, needed, 0});
       }
     }
   }
@@ -335,6 +356,37 @@ class Messages {
   std::vector<int> sent_;
 };
 
+// Gradients in several buckets are reduced while their last W goes on, if nothing but the sink's work stands between it
+// and the step: then a device waits in it for nobody who does not wait for it anyway.
+void find_early_reductions(Lowering& lowering) {
+  const auto one_stage = [&](int device) {
+    const auto steps = [](const OrderedSlot& slot) { return slot.phase == Phase::step; };
+    return std::ranges::count_if(lowering.slots[at(device)], steps) == 1;
+  };
+  for (int s = 0; s < lowering.stages(); ++s) {
+    if (lowering.reductions[at(s)].buckets.size() < 2) continue;
+    // Where all stages of a device are reduced together, replicas of several would have to agree on their order.
+    if (lowering.steps_together() && !std::ranges::all_of(lowering.group(s), one_stage)) continue;
+    for (const int device : lowering.group(s)) {
+      OrderedSlot* last = nullptr;
+      bool waits = false;  // for something between
+      for (OrderedSlot& slot : lowering.slots[at(device)]) {
+        if (slot.stage == s && slot.phase == Phase::weight_gradient) {
+          last = &slot;
+          waits = false;
+        } else if (slot.stage == s && slot.phase == Phase::step) {
+          break;
+        } else if (slot.stage != lowering.stages()) {
+          waits = true;
+        }
+      }
+      CHECK(last != nullptr, "a device that reduces what it has not made");
+      const bool whole = lowering.whole[at(s)][at(last->micro_batch)];  // its gradient leaves behind W
+      last->reduces = !waits && (!whole || last->joint);
+    }
+  }
+}
+
 }  // namespace
 
 Status exchange(Lowering& lowering) {
@@ -348,6 +400,11 @@ Status exchange(Lowering& lowering) {
     }
     lowering.slots[at(lowering.sink)].push_back({lowering.stages(), Phase::step, 0, last + 1, {}, {}, {}});
   }
+  std::vector<std::vector<OrderedSlot>> late = lowering.slots;
+  find_early_reductions(lowering);
+  Status sound = Messages(lowering).run();
+  if (sound.ok()) return sound;
+  lowering.slots = std::move(late);  // a message would overtake an early reduction
   return Messages(lowering).run();
 }
 

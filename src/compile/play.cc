@@ -151,7 +151,7 @@ class Play {
       }
       return no_event;
     }
-    for (const int device : l_.reductions[at(stage)].collective.group) {
+    for (const int device : l_.reductions[at(stage)].group) {
       if (const size_t event = missing(arrival_of(stage, at(device))); event != no_event) return event;
     }
     for (int m = 0; m < l_.micro_batches(); ++m) {

@@ -85,12 +85,14 @@ std::string print_schedule(const Lowering& lowering) {
   if (lowering.table.in_flight > 0)
     text += fmt::format("at most {} micro-batches between the first stage and the last\n", lowering.table.in_flight);
   for (size_t s = 0; s < lowering.reductions.size(); ++s) {
-    const Collective& collective = lowering.reductions[s].collective;
-    if (lowering.reductions[s].rounds.empty()) continue;
+    const Reduction& reduction = lowering.reductions[s];
+    if (reduction.buckets.empty()) continue;
     std::vector<std::string_view> group;
-    for (const int device : collective.group) group.push_back(device_name(lowering, device));
-    text += fmt::format("gradients of stage {}: {} {} of {}, {} elements\n", s, name_of(collective.kind),
-                        name_of(collective.algorithm), fmt::join(group, ", "), lowering.reductions[s].elements);
+    for (const int device : reduction.group) group.push_back(device_name(lowering, device));
+    const Collective& first = reduction.buckets[0].collective;
+    text += fmt::format("gradients of stage {}: {} {} of {}, {} elements{}\n", s, name_of(first.kind),
+                        name_of(first.algorithm), fmt::join(group, ", "), reduction.elements,
+                        reduction.buckets.size() == 1 ? "" : fmt::format(" in {} buckets", reduction.buckets.size()));
   }
   const auto list = [&](const std::vector<int>& devices) {
     std::vector<std::string_view> names;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -21,7 +22,7 @@ std::vector<int> Lowering::factor_goes_to() const {
   std::set<int> to;
   for (size_t s = 0; s < reductions.size(); ++s) {
     if (nodes.step[s].empty()) continue;  // it updates nothing
-    for (const int device : reductions[s].collective.group) {
+    for (const int device : reductions[s].group) {
       if (!has_factor(device)) to.insert(device);
     }
   }
@@ -66,36 +67,84 @@ Status check_sums(const Lowering& lowering) {
   return ok_status();
 }
 
+std::vector<size_t> Lowering::backward_nodes(int stage) const {
+  std::vector<size_t> all = nodes.weight[at(stage)];
+  if (!joint[at(stage)]) return all;
+  all.insert(all.end(), nodes.input[at(stage)].begin(), nodes.input[at(stage)].end());
+  std::ranges::sort(all);
+  return all;
+}
+
+void find_joint_stages(Lowering& lowering) {
+  lowering.joint.assign(at(lowering.stages()), lowering.training != nullptr && !lowering.online);
+  for (const Flow& flow : lowering.flows) {
+    if (flow.backward && flow.producer >= 0) lowering.joint[at(flow.producer)] = false;
+  }
+  for (const std::vector<ScheduledSlot>& order : lowering.table.devices) {
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (order[i].phase != Phase::input_gradient) continue;
+      const ScheduledSlot weights{order[i].stage, Phase::weight_gradient, order[i].micro_batch};
+      if (i + 1 == order.size() || order[i + 1] != weights) lowering.joint[at(order[i].stage)] = false;
+    }
+  }
+}
+
+namespace {
+
+// Of the last micro-batch, on the slowest of the devices that reduce. Without costs each takes 1.
+Result<std::vector<BackwardTime>> backward_times(const Lowering& lowering, int stage) {
+  const std::vector<size_t> nodes = lowering.backward_nodes(stage);
+  std::vector<double> slowest(nodes.size(), 1);
+  double longest = -1;
+  std::vector<DeviceId> known;
+  for (const int device : lowering.group(stage)) {
+    if (lowering.costs == nullptr) break;
+    const DeviceId id = lowering.devices[at(device)];
+    const auto same = [&](DeviceId other) { return same_costs(id, other, *lowering.cluster, *lowering.costs); };
+    if (std::ranges::any_of(known, same)) continue;
+    known.push_back(id);
+    ASSIGN_OR_RETURN(std::vector<double> seconds, node_seconds(lowering, id, nodes));
+    const double sum = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+    if (sum <= longest) continue;
+    longest = sum;
+    slowest = std::move(seconds);
+  }
+  std::vector<BackwardTime> times;
+  for (size_t i = 0; i < nodes.size(); ++i) times.push_back({nodes[i], slowest[i]});
+  return times;
+}
+
+}  // namespace
+
 Status choose_reductions(Lowering& lowering) {
+  const Graph& graph = lowering.graph->graph;
   const StepNodes& step = lowering.training->nodes;
   constexpr int64_t element_bytes = 4;                          // f32
   constexpr int64_t aligned = arena_alignment / element_bytes;  // kernels write their results here
   for (size_t s = 0; s < lowering.reductions.size(); ++s) {
     Reduction& reduction = lowering.reductions[s];
-    for (const size_t i : lowering.nodes.sums[s]) {
+    std::vector<Completed> completed;
+    const auto made_by = [&](size_t i) { return graph.value(step.sums[i].value).producer.index(); };
+    std::vector<size_t> sums = lowering.nodes.sums[s];  // as the backward pass completes them
+    std::ranges::sort(sums, {}, made_by);
+    for (const size_t i : sums) {
       const ValueId sum = step.sums[i].state;
-      const int64_t count = element_count(lowering.graph->graph.value(sum).type.shape);
+      const int64_t count = element_count(graph.value(sum).type.shape);
       reduction.begin[sum] = reduction.elements;
       reduction.elements += (count + aligned - 1) / aligned * aligned;
+      completed.push_back({made_by(i), reduction.elements});
     }
-    Collective& collective = reduction.collective;
-    if (collective.group.size() < 2 || reduction.elements == 0) continue;
-    collective.elements = {reduction.elements};
+    if (reduction.group.size() < 2 || reduction.elements == 0) continue;
     std::vector<DeviceId> members;
     std::vector<HostId> hosts;
-    for (const int device : collective.group) {
+    for (const int device : reduction.group) {
       members.push_back(lowering.devices[at(device)]);
       hosts.push_back(lowering.cluster->device(members.back()).host);
     }
-    if (lowering.all_reduce) {
-      collective.algorithm = *lowering.all_reduce;
-    } else {
-      CollectiveCosts costs{hosts, *lowering.cluster, element_bytes};
-      costs.sum = sums_by(lowering.costs, members);
-      ASSIGN_OR_RETURN(collective.algorithm, choose_algorithm(collective, costs, lowering.exact));
-    }
-    reduction.rounds = rounds_of(collective, hosts);
-    reduction.of_members = rounds_of_members(reduction.rounds, hosts.size());
+    CollectiveCosts costs{hosts, *lowering.cluster, element_bytes};
+    costs.sum = sums_by(lowering.costs, members);
+    ASSIGN_OR_RETURN(const std::vector<BackwardTime> backward, backward_times(lowering, static_cast<int>(s)));
+    RETURN_IF_ERROR(choose_buckets(lowering, completed, backward, costs, reduction));
   }
   return ok_status();
 }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 
 #include "compile/lowering.h"
@@ -17,36 +18,10 @@ struct PhaseSeconds {
   double forward = 1, input_gradient = 1, weight_gradient = 1;
 };
 
-// Equal computations are looked up once.
-class KnownCosts {
- public:
-  KnownCosts(const CostTable& costs, DeviceId device) : costs_(costs), device_(device) {}
-  Result<double> operator()(size_t distinct, const ComputeDesc& desc, std::string_view layer) {
-    const auto found = std::ranges::find(known_, distinct, &std::pair<size_t, double>::first);
-    if (found != known_.end()) return found->second;
-    ASSIGN_OR_RETURN(const Cost cost, costs_.cost(device_, desc, layer));
-    known_.emplace_back(distinct, cost.time.value());
-    return cost.time.value();
-  }
-
- private:
-  const CostTable& costs_;
-  DeviceId device_;
-  std::vector<std::pair<size_t, double>> known_;
-};
-
 Result<PhaseSeconds> phase_seconds(const Lowering& lowering, size_t stage, DeviceId device) {
-  const KernelGraph& graph = *lowering.graph;
-  const Level level = lowering.cluster->device(device).level;
-  KnownCosts known(*lowering.costs, device);
   const auto sum_of = [&](const std::vector<size_t>& nodes) -> Result<double> {
-    double sum = 0;
-    for (const size_t n : nodes) {
-      ASSIGN_OR_RETURN(const double time, known(graph.kernels.at(level)[n].same_as, graph.chosen.at(level).descs[n],
-                                                graph.graph.nodes[n].name));
-      sum += time;
-    }
-    return sum;
+    ASSIGN_OR_RETURN(const std::vector<double> times, node_seconds(lowering, device, nodes));
+    return std::accumulate(times.begin(), times.end(), 0.0);
   };
   PhaseSeconds seconds;
   ASSIGN_OR_RETURN(seconds.forward, sum_of(lowering.nodes.forward[stage]));
@@ -143,6 +118,26 @@ Result<SlotTable> online_table(Lowering& lowering) {
 
 }  // namespace
 
+Result<std::vector<double>> node_seconds(const Lowering& lowering, DeviceId device, const std::vector<size_t>& nodes) {
+  const KernelGraph& graph = *lowering.graph;
+  const Level level = lowering.cluster->device(device).level;
+  std::vector<std::pair<size_t, double>> known;  // equal computations are looked up once
+  std::vector<double> seconds;
+  for (const size_t n : nodes) {
+    const size_t distinct = graph.kernels.at(level)[n].same_as;
+    const auto found = std::ranges::find(known, distinct, &std::pair<size_t, double>::first);
+    if (found != known.end()) {
+      seconds.push_back(found->second);
+      continue;
+    }
+    ASSIGN_OR_RETURN(const Cost cost,
+                     lowering.costs->cost(device, graph.chosen.at(level).descs[n], graph.graph.nodes[n].name));
+    known.emplace_back(distinct, cost.time.value());
+    seconds.push_back(cost.time.value());
+  }
+  return seconds;
+}
+
 Result<ScheduleInput> make_schedule_input(const Lowering& lowering, bool all_times) {
   const bool training = lowering.training != nullptr;
   ScheduleInput schedule;
@@ -198,6 +193,7 @@ Status schedule(Lowering& lowering, const SlotTable* table) {
     return unsupported(fmt::format("schedule {} is for inference: it has no backward slots", lowering.plan->schedule));
   }
   RETURN_IF_ERROR(complete_table(lowering, std::move(made)));
+  find_joint_stages(lowering);
   if (lowering.training == nullptr) return ok_status();
   if (lowering.exact) RETURN_IF_ERROR(check_sums(lowering));
   return choose_reductions(lowering);

@@ -104,7 +104,7 @@ class TableCheck {
         if (std::ranges::find(of, device) == of.end()) continue;
         if (std::ranges::find(steps_, std::pair(device, s)) == steps_.end())
           return wrong(fmt::format("device {} never steps stage {}", device, s));
-        lowering_.reductions[at(s)].collective.group.push_back(device);
+        lowering_.reductions[at(s)].group.push_back(device);
       }
     }
     return ok_status();
@@ -114,7 +114,7 @@ class TableCheck {
     for (size_t d = 0; d < table_.devices.size(); ++d) {
       std::vector<ScheduledSlot> slots;
       for (const ScheduledSlot& slot : table_.devices[d]) {
-        const std::vector<int>& group = lowering_.reductions[at(slot.stage)].collective.group;
+        const std::vector<int>& group = lowering_.reductions[at(slot.stage)].group;
         if (slot.phase == Phase::step && std::ranges::find(group, static_cast<int>(d)) == group.end()) continue;
         if (lowering_.recomputes() && !recomputes_ && slot.phase == Phase::input_gradient)
           slots.push_back({slot.stage, Phase::recompute, slot.micro_batch});

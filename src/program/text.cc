@@ -119,16 +119,22 @@ void print_segment(std::string& out, const Program& program, const DeviceProgram
   fmt::format_to(Out(out), "  segment {} stage {} shard {} phase {}\n", name_word(segment.name),
                  segment.stage == io_stage ? std::string(io_stage_word) : fmt::format("{}", segment.stage),
                  segment.shard, name_of(segment.phase));
-  int region = -1;
+  int region = -1, begun = 0;  // collectives
+  const auto begin = [&](const Collective& collective) {
+    std::vector<std::string> group;
+    for (const int member : collective.group)
+      group.push_back(name_word(program.devices[static_cast<size_t>(member)].name));
+    fmt::format_to(Out(out), "    collective {} {} of {} elements {} {{\n", name_of(collective.kind),
+                   name_of(collective.algorithm), fmt::join(group, ", "), fmt::join(collective.elements, ", "));
+  };
   for (const Instr& instr : segment.instrs) {
     if (instr.collective != region && region >= 0) out += "    }\n";
     if (instr.collective != region && instr.collective >= 0) {
-      const Collective& collective = segment.collectives[static_cast<size_t>(instr.collective)];
-      std::vector<std::string> group;
-      for (const int member : collective.group)
-        group.push_back(name_word(program.devices[static_cast<size_t>(member)].name));
-      fmt::format_to(Out(out), "    collective {} {} of {} elements {} {{\n", name_of(collective.kind),
-                     name_of(collective.algorithm), fmt::join(group, ", "), fmt::join(collective.elements, ", "));
+      if (instr.collective < begun) fmt::format_to(Out(out), "    collective {} {{\n", instr.collective);
+      for (; begun <= instr.collective; ++begun) {  // before its own: those whose instructions come later
+        begin(segment.collectives[static_cast<size_t>(begun)]);
+        if (begun < instr.collective) out += "    }\n";
+      }
     }
     region = instr.collective;
     out += region >= 0 ? "      " : "    ";

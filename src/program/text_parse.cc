@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <limits>
 #include <map>
 #include <unordered_map>
@@ -234,6 +235,20 @@ class Parser {
 
   // ---- segments
 
+  // One that begins here, or goes on: its number.
+  Result<int> collective(Segment& segment) {
+    const auto count = static_cast<int64_t>(segment.collectives.size());
+    if (!in_.peek().empty() && std::isdigit(static_cast<unsigned char>(in_.peek().front())) != 0) {
+      ASSIGN_OR_RETURN(const int64_t number, in_.integer("the number of a collective"));
+      if (number >= count) return in_.error(fmt::format("the segment has no collective {} so far", number));
+      RETURN_IF_ERROR(in_.expect("{"));
+      return static_cast<int>(number);
+    }
+    ASSIGN_OR_RETURN(Collective collective, instructions_.collective());
+    segment.collectives.push_back(std::move(collective));
+    return static_cast<int>(count);
+  }
+
   // Answers whether there is a line after the segment, already begun.
   Result<bool> segment() {
     Segment segment;
@@ -263,10 +278,8 @@ class Parser {
       const std::string_view first = in_.peek();
       if (first == "segment" || first == "order" || first == "device") break;
       if (region < 0 && in_.accept("collective")) {
-        ASSIGN_OR_RETURN(Collective collective, instructions_.collective());
+        ASSIGN_OR_RETURN(region, collective(segment));
         RETURN_IF_ERROR(in_.end_of_line());
-        region = static_cast<int>(segment.collectives.size());
-        segment.collectives.push_back(std::move(collective));
       } else if (region >= 0 && in_.accept("}")) {
         RETURN_IF_ERROR(in_.end_of_line());
         region = -1;

@@ -87,6 +87,7 @@ Result<LoweredPlan> compile_plan(const Scenario& scenario, const PreparedModel& 
   LoweredPlan lowered;
   CompileOptions options;
   options.all_reduce = scenario.all_reduce;
+  options.buckets = scenario.buckets;
   options.exact = scenario.exact;
   ASSIGN_OR_RETURN(Compiled compiled,
                    compile(prepared.kernels, plan, scenario.cluster, scenario.endpoints, &costs, options));

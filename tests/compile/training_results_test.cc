@@ -288,7 +288,9 @@ TEST(TrainingResults, UpdatesOfRandomNetworksAreThoseOfTheUnsplitOne) {
           const HostId source(random() % cluster.hosts.size());
           const auto algorithms = algorithms_of(CollectiveKind::all_reduce);
           const CollectiveAlgorithm algorithm = algorithms[random() % algorithms.size()];
-          const auto program = compile_program(kernels, plan, cluster, {source, source}, nullptr, &*table, algorithm);
+          const int buckets = 1 + static_cast<int>(random() % 4);
+          const auto program =
+              compile_program(kernels, plan, cluster, {source, source}, nullptr, &*table, algorithm, buckets);
           ASSERT_TRUE(program.ok()) << program.error().message;
           const Status verified = verify(*program);
           ASSERT_TRUE(verified.ok()) << verified.error().message;
@@ -338,6 +340,7 @@ TEST(TrainingResults, ExactSumsDependOnNeitherCutsNorSchedules) {
         plan.schedule = policy.name;
         CompileOptions options;
         options.exact = true;
+        options.buckets = 1 + static_cast<int>(compared % 3);
         const auto compiled = compile(kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr, options);
         if (!compiled.ok()) {  // not a placement it serves, or not exact
           refused += compiled.error().message.find("not exact") != std::string::npos;

@@ -164,16 +164,16 @@ TEST(LowerTraining, MemoryIsTheSumOfWhatIsHeld) {
 // The first micro-batch's gradient is computed where the sum lies; later ones are added to it there, and the update
 // reads it there.
 TEST(LowerTraining, GradientsAreAddedUpInPlace) {
-  const KernelGraph kernels = kernels_of(layers(1));
-  const DeviceProgram device = lowered(kernels, layer_each(kernels, 1, 3), 1, one_f_one_b(1, 3)).devices[0];
+  const KernelGraph kernels = kernels_of(layers(2));
+  const DeviceProgram device = lowered(kernels, layer_each(kernels, 2, 3), 2, one_f_one_b(2, 3)).devices[1];
   const auto segment = [&](std::string_view name) { return std::ranges::find(device.segments, name, &Segment::name); };
-  const auto first = segment("W0_first"), later = segment("W0"), step = segment("step0");
+  const auto first = segment("W1_first"), later = segment("W1"), step = segment("step1");
   ASSERT_TRUE(first != device.segments.end() && later != device.segments.end() && step != device.segments.end());
   ASSERT_EQ(first->instrs.size(), 1u);
   ASSERT_EQ(later->instrs.size(), 2u);
   const Operand sum = first->instrs[0].writes[0];
-  EXPECT_EQ(device.buffer(sum.buffer).name, "gradients_0");
-  EXPECT_EQ(later->instrs[1].label, "accumulate w0");
+  EXPECT_EQ(device.buffer(sum.buffer).name, "gradients_1");
+  EXPECT_EQ(later->instrs[1].label, "accumulate w1");
   EXPECT_EQ(later->instrs[1].reads, (std::vector<Operand>{sum, later->instrs[0].writes[0]}));
   EXPECT_EQ(later->instrs[1].writes, std::vector<Operand>{sum});
   ASSERT_EQ(step->instrs.size(), 3u);  // the rate, the update, the count of steps
@@ -281,6 +281,41 @@ TEST(LowerTraining, CopiesReduceTheirGradientsInARing) {
     EXPECT_EQ(messages, 4);
   }
   EXPECT_EQ(sent, 4 * weights * 4);  // every element passes p - 1 = 2 links twice
+}
+
+// Two replicas, four layers in two buckets: the first one is under way when the layers before are computed, and is
+// added before the update.
+TEST(LowerTraining, BucketsAreReducedWhileTheBackwardPassGoesOn) {
+  const KernelGraph kernels = kernels_of(layers(4));
+  Plan plan;
+  plan.stages.push_back({0, kernels.graph.nodes.size(), {DeviceId(0), DeviceId(1)}});
+  plan.micro_batches = 4;
+  const SlotTable table = copies(2, 4);
+  const Cluster cluster = star(2, device_memory);
+  const auto made =
+      compile_program(kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr, &table, CollectiveAlgorithm::ring, 2);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  ASSERT_TRUE(verify(*made).ok()) << verify(*made).error().message << to_string(*made);
+  const auto again = parse_program(to_string(*made), "again.nlp");
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ(*again, *made);
+  constexpr int64_t bucket = 2 * layer_width * layer_width;
+  for (const DeviceProgram& device : made->devices) {
+    const auto last = std::ranges::find(device.segments, std::string("B0_last"), &Segment::name);
+    ASSERT_NE(last, device.segments.end());
+    const Collective collective{CollectiveKind::all_reduce, CollectiveAlgorithm::ring, {0, 1}, {bucket}};
+    EXPECT_EQ(last->collectives, (std::vector<Collective>{collective, collective}));
+    const auto first_of = [&](Opcode opcode, int of) {
+      return std::ranges::find_if(last->instrs,
+                                  [&](const Instr& instr) { return instr.opcode == opcode && instr.collective == of; });
+    };
+    const auto computes = [](const Instr& instr) { return instr.opcode == Opcode::compute; };
+    EXPECT_GT(std::count_if(first_of(Opcode::send, 0), first_of(Opcode::send, 1), computes), 0);
+    EXPECT_GT(std::count_if(first_of(Opcode::send, 0), first_of(Opcode::reduce, 0), computes), 0);
+    for (const Segment& segment : device.segments) {
+      EXPECT_TRUE(segment.phase != Phase::step || segment.collectives.empty());
+    }
+  }
 }
 
 TEST(LowerTraining, ResidualNetworksAddTheirGradients) {

@@ -193,8 +193,10 @@ std::map<std::string, uint64_t> updated(const Graph& graph, const Plan& plan, co
   const Cluster cluster = devices(most);
   const HostId from(source == 0 ? 0 : most);
   std::map<std::string, uint64_t> weights;
+  int buckets = 1;
   for (const CollectiveAlgorithm algorithm : algorithms_of(CollectiveKind::all_reduce)) {
-    const auto program = compile_program(*kernels, plan, cluster, {from, from}, nullptr, &table, algorithm);
+    const auto program = compile_program(*kernels, plan, cluster, {from, from}, nullptr, &table, algorithm, buckets);
+    buckets = buckets % 3 + 1;
     EXPECT_TRUE(program.ok()) << program.error().message;
     const Status sound = verify(*program);
     EXPECT_TRUE(sound.ok()) << sound.error().message << "\n" << to_string(*program);

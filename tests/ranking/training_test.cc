@@ -122,5 +122,45 @@ TEST(TrainingRanking, AnInferenceScheduleIsRefusedWithItsReason) {
   EXPECT_THAT(ranking.error().to_string(), HasSubstr("schedule streaming is for inference"));
 }
 
+// Seconds of a step of two replicas.
+double replicas_step(std::string_view bandwidth, std::string_view all_reduce) {
+  const auto scenario = parse_scenario(fmt::format(R"(model: zoo:resnet18?image=64
+workload: {{mode: training, batch: 16, micro_batches: [4], optimizer: sgd{}}}
+devices:
+  A: {{host: a, memory: 1GiB, costs: {{roofline: {{compute: 60GFLOPS, memory: 10GBps}}}}}}
+  B: {{host: b, memory: 1GiB, costs: {{roofline: {{compute: 60GFLOPS, memory: 10GBps}}}}}}
+links:
+  - {{between: [a, b], bandwidth: {}, latency: 25us}}
+source: a
+sink: a
+)",
+                                                   all_reduce, bandwidth),
+                                       "replicas.yaml");
+  EXPECT_TRUE(scenario.ok()) << scenario.error().to_string();
+  const Model model = load_model(*scenario).value();
+  Plan plan;
+  plan.stages.push_back({0, model.graph.nodes.size(), {DeviceId(0), DeviceId(1)}});
+  plan.schedule = "1f1b";
+  plan.micro_batches = 4;
+  const auto timed = time_plan(*scenario, model.graph, plan);
+  EXPECT_TRUE(timed.ok()) << timed.error().to_string();
+  return timed->estimate.makespan_s;
+}
+
+// What is under way while the backward pass goes on costs nothing, where the network takes 0.25 to 1 times as long as
+// the rest of that pass.
+TEST(TrainingRanking, BucketsHideTheReductionBehindTheBackwardPass) {
+  const double no_network = replicas_step("100Tbps", ", all_reduce_buckets: 1");
+  for (const std::string_view bandwidth : {"40Gbps", "20Gbps", "10Gbps"}) {
+    const double at_once = replicas_step(bandwidth, ", all_reduce_buckets: 1");
+    const double buckets = replicas_step(bandwidth, "");
+    EXPECT_GT(at_once - buckets, 0.85 * (at_once - no_network)) << bandwidth;
+    EXPECT_LE(buckets, replicas_step(bandwidth, ", all_reduce_buckets: 2") * 1.001);
+    EXPECT_LT(replicas_step(bandwidth, ", all_reduce_buckets: 2"), at_once);
+  }
+  // Where there is nothing to hide behind but the network's time itself, buckets do no harm.
+  EXPECT_LT(replicas_step("100Mbps", ""), replicas_step("100Mbps", ", all_reduce_buckets: 1"));
+}
+
 }  // namespace
 }  // namespace nlsplit

@@ -10,10 +10,12 @@ namespace nlsplit {
 inline Result<Program> compile_program(const KernelGraph& graph, const Plan& plan, const Cluster& cluster,
                                        const Endpoints& endpoints, const CostTable* costs,
                                        const SlotTable* table = nullptr,
-                                       std::optional<CollectiveAlgorithm> all_reduce = {}) {
+                                       std::optional<CollectiveAlgorithm> all_reduce = {},
+                                       std::optional<int> buckets = {}) {
   CompileOptions options;
   options.table = table;
   options.all_reduce = all_reduce;
+  options.buckets = buckets;
   ASSIGN_OR_RETURN(Compiled compiled, compile(graph, plan, cluster, endpoints, costs, options));
   return std::move(compiled.program);
 }

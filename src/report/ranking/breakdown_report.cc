@@ -37,7 +37,8 @@ std::string phase_table(const TimedPlan& timed) {
     table.add(std::move(cells));
   }
   return table.to_string() +
-         "\nF forward, R forward again, I input gradients, W weight gradients, step reduction and update of weights\n";
+         "\nF forward, R forward again, I input gradients, W weight gradients, step update of weights; sums over "
+         "replicas count as W where they go on beside it\n";
 }
 
 }  // namespace
