@@ -79,6 +79,11 @@ void add_all(const KernelLibrary& library) {
            {"mobilenet_v2_depthwise", {4, 144, 56, 56}, 144, 3, 1, 144},
            {"mobilenet_v2_depthwise_strided", {4, 144, 56, 56}, 144, 3, 2, 144},
            {"mobilenet_v2_depthwise_small", {4, 960, 7, 7}, 960, 3, 1, 960},
+           {"mobilenet_v2_small_depthwise_1", {16, 144, 16, 16}, 144, 3, 1, 144},
+           {"mobilenet_v2_small_depthwise_2", {16, 384, 4, 4}, 384, 3, 1, 384},
+           {"mobilenet_v2_small_depthwise_3", {16, 960, 2, 2}, 960, 3, 1, 960},
+           {"mobilenet_v2_small_expand", {16, 64, 4, 4}, 384, 1, 1, 1},
+           {"mobilenet_v2_small_project", {16, 960, 2, 2}, 160, 1, 1, 1},
        })
     add_convolution(library, layer);
   const auto gemm = [](int64_t a, int64_t b) {

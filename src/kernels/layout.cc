@@ -181,6 +181,31 @@ WindowGradient window_gradient_of(const ComputeDesc& desc) {
   return r;
 }
 
+DepthwiseBlocks depthwise_blocks_of(const ComputeDesc& desc) {
+  DepthwiseBlocks r;
+  if (desc.op == Op::ConvTranspose) {
+    const ConvProduct c = conv_product_of(desc);
+    r.batch = c.batch, r.channels = c.groups, r.taps = c.taps;
+    r.h = c.image.h, r.w = c.image.w, r.pad_top = c.image.pad_top, r.pad_left = c.image.pad_left;
+    r.image_h = c.image.image_h, r.image_w = c.image.image_w;
+    r.pixels = saturating_product(c.out_h, c.out_w);
+    r.takes = c.channels == 1;
+    return r;
+  }
+  const Window w = window_of(desc.attrs, desc.inputs[0].shape,
+                             desc.op == Op::ConvWeightGradient ? desc.inputs[1].shape : desc.outputs[0].shape);
+  r.batch = w.batch, r.channels = w.channels, r.taps = w.taps();
+  r.h = w.h, r.w = w.w, r.pad_top = w.pad_top, r.pad_left = w.pad_left;
+  const auto extent = [](int64_t out, int64_t stride, int64_t kernel, int64_t dilation) {
+    return saturating_sum(saturating_product(out - 1, stride), saturating_product(kernel - 1, dilation), 1);
+  };
+  r.image_h = extent(w.out_h, w.stride_h, w.kernel_h, w.dilation_h);
+  r.image_w = extent(w.out_w, w.stride_w, w.kernel_w, w.dilation_w);
+  r.pixels = w.out_pixels();
+  r.takes = desc.op == Op::ConvWeightGradient || w.out_channels == w.channels;
+  return r;
+}
+
 Product product_of(const ComputeDesc& desc) {
   const Shape& a = desc.inputs[0].shape;
   const Shape& b = desc.inputs[1].shape;

@@ -179,6 +179,27 @@ struct WindowGradient {
 };
 WindowGradient window_gradient_of(const ComputeDesc& desc);
 
+// Depthwise convolutions and their gradients where planes are small: vectors of channels. One
+// block of channels of a sample at a time, the planes of the first operand become an image of pixels, padded; what
+// windows do not see goes to one pixel behind it. The scratch of a worker, part after part: the image; the planes of
+// the other side (the result, or dy) as pixels; weights, or what becomes them, tap after tap.
+struct DepthwiseBlocks {
+  int64_t batch = 0, channels = 0, taps = 0;
+  int64_t h = 0, w = 0;  // of the planes that become the image
+  int64_t pad_top = 0, pad_left = 0, image_h = 0, image_w = 0;
+  int64_t pixels = 0;  // of the other side
+  bool takes = false;  // one filter a channel; of gradients by the weights any number, taken as channels
+
+  // Else vectors of pixels are as fast, and an image would leave the second-level cache.
+  static constexpr int64_t most_pixels = 64 * 64;
+  bool pays() const { return takes && image_pixels() <= most_pixels && pixels <= most_pixels; }
+  int64_t image_pixels() const { return saturating_sum(saturating_product(image_h, image_w), 1); }
+  int64_t worker_floats() const {
+    return saturating_product(widest_vector, saturating_sum(image_pixels(), pixels, taps));
+  }
+};
+DepthwiseBlocks depthwise_blocks_of(const ComputeDesc& desc);
+
 // Extents of a Gemm or MatMul: `batch` products of m × k by k × n. A MatMul whose right operand has at most two axes is
 // one product.
 struct Product {

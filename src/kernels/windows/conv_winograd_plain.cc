@@ -69,23 +69,6 @@ void transform_weights(const KernelCall& call, const Window& w, bool turned, int
   });
 }
 
-// One plane's pixels of a block of channels: rows of as many channels as there are.
-void put_channels(const float* from, int64_t pixels, int64_t channels, float* to) {
-  for (int64_t p = 0; p < pixels; p += width) {
-    const int64_t part = std::min<int64_t>(width, pixels - p);
-    Eigen::internal::PacketBlock<Packet, width> block;
-#pragma GCC unroll 16
-    for (int i = 0; i < width; ++i) block.packet[i] = i < part ? load(from + (p + i) * width) : zeros();
-    Eigen::internal::ptranspose(block);
-#pragma GCC unroll 16
-    for (int i = 0; i < width; ++i) {
-      if (i >= channels) break;
-      float* at = to + i * pixels + p;
-      part == width ? store(at, block.packet[i]) : store_part(at, block.packet[i], part);
-    }
-  }
-}
-
 void run_with(const KernelCall& call, bool turned) {
   const PlainWinograd p = plain_winograd_of(*call.desc);
   const Window& whole = p.w;
@@ -114,7 +97,9 @@ void run_with(const KernelCall& call, bool turned) {
       const int64_t s = i / out_blocks, c = i % out_blocks * width;
       const int64_t count = std::min<int64_t>(width, w.out_channels - c);
       const int64_t first = ((sample + s) * w.out_channels + c) * out_pixels;
-      put_channels(out + i * out_pixels * width, out_pixels, count, output(call) + first);
+      float* rows[width];
+      for (int64_t r = 0; r < count; ++r) rows[r] = output(call) + first + r * out_pixels;
+      pixels_to_rows(out + i * out_pixels * width, out_pixels, count, rows);
       epilogue.apply(output(call), first, count * out_pixels);
     });
   }

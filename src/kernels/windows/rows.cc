@@ -141,6 +141,18 @@ Bytes scratch_window(const ComputeDesc& desc, Isa, int) {
                                round_up(window.flat_pixels(), widest_vector)));
 }
 
+Bytes scratch_depthwise(const ComputeDesc& desc, Isa isa, int workers) {
+  const DepthwiseBlocks blocks = depthwise_blocks_of(desc);
+  return blocks.pays() ? floats(saturating_product(workers, blocks.worker_floats()))
+                       : scratch_window(desc, isa, workers);
+}
+
+Bytes scratch_depthwise_gradient(const ComputeDesc& desc, Isa, int workers) {
+  const DepthwiseBlocks blocks = depthwise_blocks_of(desc);
+  return floats(
+      saturating_product(workers, blocks.pays() ? blocks.worker_floats() : window_gradient_of(desc).worker_floats()));
+}
+
 Bytes scratch_conv_transpose(const ComputeDesc& desc, Isa, int workers) {
   return floats(saturating_product(workers, conv_transpose_of(desc).worker_floats()));
 }
@@ -223,10 +235,10 @@ const KernelInfo rows::conv_stem = {.what = "as conv_blocked, but reads a row-ma
                                     .exact_axes = image_axes};
 
 const KernelInfo rows::conv_depthwise = {
-    .what = "one channel a filter, NCHW; vectors of pixels over the plane's padded image",
+    .what = "one channel a filter, NCHW; vectors of channels, or of pixels over a large plane's padded image",
     .ops = computes<Op::Conv>,
     .refuses = refuse_conv_depthwise,
-    .workspace = scratch_window,
+    .workspace = scratch_depthwise,
     .exact_axes = image_axes};
 
 const KernelInfo rows::conv_1x1 = {
@@ -292,17 +304,17 @@ const KernelInfo rows::conv_transpose = {
     .exact_axes = image_axes};
 
 const KernelInfo rows::conv_transpose_depthwise = {
-    .what = "one filter a group, NCHW; vectors of pixels, gathered from the operand's planes, laid out flat",
+    .what = "one filter a group, NCHW; vectors of channels, or of pixels, gathered from large planes, laid out flat",
     .ops = computes<Op::ConvTranspose>,
     .refuses = refuse_conv_transpose_depthwise,
-    .workspace = scratch_window_gradient,
+    .workspace = scratch_depthwise_gradient,
     .exact_axes = image_axes};
 
 const KernelInfo rows::conv_weight_gradient_depthwise = {
-    .what = "one channel a filter, NCHW; a sum over flat planes for each tap, sample after sample",
+    .what = "one channel a filter, NCHW; for each tap a sum over samples, each over its pixels",
     .ops = computes<Op::ConvWeightGradient>,
     .refuses = refuse_conv_weight_gradient_depthwise,
-    .workspace = scratch_window_gradient};
+    .workspace = scratch_depthwise_gradient};
 
 const KernelInfo rows::conv_weight_gradient = {
     .what = "NCHW; products of dy and what its windows see, over all pixels of all samples in their order",

@@ -1,4 +1,4 @@
-// Rows, of channels say, turned into pixels of channels, in squares of registers.
+// Rows, of channels say, turned into pixels of channels and back, in squares of registers.
 #pragma once
 
 #include <algorithm>
@@ -34,6 +34,22 @@ inline void rows_to_pixels(const float* const* rows, int64_t count, int64_t pixe
           store_part(to + at, block.packet[c], room);
         }
       }
+    }
+  }
+}
+
+// The way back, of one vector a pixel: rows[r][p] = from[p * width + r].
+inline void pixels_to_rows(const float* from, int64_t pixels, int64_t count, float* const* rows) {
+  for (int64_t p = 0; p < pixels; p += width) {
+    const int64_t part = std::min<int64_t>(width, pixels - p);
+    Eigen::internal::PacketBlock<Packet, width> block;
+#pragma GCC unroll 16
+    for (int i = 0; i < width; ++i) block.packet[i] = i < part ? load(from + (p + i) * width) : zeros();
+    Eigen::internal::ptranspose(block);
+#pragma GCC unroll 16
+    for (int i = 0; i < width; ++i) {
+      if (i >= count) break;
+      part == width ? store(rows[i] + p, block.packet[i]) : store_part(rows[i] + p, block.packet[i], part);
     }
   }
 }

@@ -7,6 +7,7 @@
 #include "kernels/functions/epilogue.h"
 #include "kernels/module/packets.h"
 #include "kernels/module/run.h"
+#include "kernels/windows/depthwise_blocks.h"
 #include "kernels/windows/image.h"
 
 namespace nlsplit::inline kernels {
@@ -69,6 +70,8 @@ void copy_rows(const Window& w, const float* flat, float* out, F f) {
 
 void run_depthwise(const KernelCall& call) {
   const ComputeDesc& desc = *call.desc;
+  if (const DepthwiseBlocks blocks = depthwise_blocks_of(desc); blocks.pays())
+    return run_depthwise_blocks(call, blocks);
   const Window w = window_of(desc);
   const Scratch scratch = scratch_of(call, w);
   const std::vector<int64_t> taps = taps_of(w);

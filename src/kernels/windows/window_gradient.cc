@@ -12,6 +12,7 @@
 #include "kernels/module/packets.h"
 #include "kernels/module/run.h"
 #include "kernels/windows/blocked_image.h"
+#include "kernels/windows/depthwise_blocks.h"
 #include "kernels/windows/image.h"
 
 namespace nlsplit::inline kernels {
@@ -146,6 +147,8 @@ void finish_plane(const Epilogue& epilogue, const KernelCall& call, int64_t plan
 
 // The gradient of a depthwise convolution by its operand: a transposed one, whose groups have one filter each.
 void run_transpose(const KernelCall& call) {
+  const DepthwiseBlocks blocks = depthwise_blocks_of(*call.desc);
+  if (blocks.pays()) return run_depthwise_transpose_blocks(call, blocks);
   const WindowGradient g = window_gradient_of(*call.desc);
   const Window& w = g.w;
   const Epilogue epilogue(call);
@@ -264,6 +267,8 @@ inline void add_taps(const float* image, const int64_t* offsets, const float* fl
 // The gradient of a depthwise convolution by its weights: each a sum over flat planes, sample after sample, whose
 // element i belongs to lane i mod width; the lanes are then taken one after another.
 void run_weight_gradient(const KernelCall& call) {
+  const DepthwiseBlocks blocks = depthwise_blocks_of(*call.desc);
+  if (blocks.pays()) return run_depthwise_weight_gradient_blocks(call, blocks);
   const WindowGradient g = window_gradient_of(*call.desc);
   const Window& w = g.w;
   const int64_t filters = w.out_channels / w.channels;  // of each channel
