@@ -2,9 +2,11 @@
 // which.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/module/packets.h"
+#include "kernels/module/run.h"
 
 namespace nlsplit::inline kernels {
 
@@ -26,6 +28,57 @@ inline float sum_in_chains(int64_t n, F f, const From*... from) {
     for (int64_t k = 0; k < n - i; ++k) rest += each[k];
   }
   return sum_of_lanes(add(add(lanes[0], lanes[1]), add(lanes[2], lanes[3]))) + rest;
+}
+
+// The first `count` lanes of a packet; the others are zeros.
+inline Packet first_lanes(const Packet& x, int64_t count) {
+  using namespace Eigen::internal;
+  return pand(pcmp_lt(plset<Packet>(0.0f), broadcast(static_cast<float>(count))), x);
+}
+
+// Of planes [outer][kept][n] a sum for each of kept: term(k) is f(elements…, total), as above. Vectors of a plane go to
+// four chains in turn, which go on from plane to plane; chains are added in the end. So short planes cost no sums of
+// lanes, and neighbours are read one behind another.
+template <class Term, class... From>
+inline void sum_planes(const KernelCall& call, int64_t outer, int64_t kept, int64_t n, const Term& term, float* sums,
+                       const From*... from) {
+  constexpr int chains = 4;
+  constexpr int64_t together = 8;  // of kept: their chains stay in a first-level cache
+  parallel_for(call, (kept + together - 1) / together, [&](int64_t some) {
+    const int64_t first = some * together, count = std::min(together, kept - first);
+    alignas(64) float totals[together][chains * width] = {};
+    for (int64_t o = 0; o < outer; ++o) {
+      for (int64_t k = 0; k < count; ++k) {
+        const auto f = term(first + k);
+        const int64_t at = (o * kept + first + k) * n;
+        float* total = totals[k];
+        Packet lanes[chains];
+#pragma GCC unroll 4
+        for (int c = 0; c < chains; ++c) lanes[c] = load(total + c * width);
+        int64_t i = 0;
+        for (; i + chains * width <= n; i += chains * width) {
+#pragma GCC unroll 4
+          for (int c = 0; c < chains; ++c) lanes[c] = f(load(from + at + i + c * width)..., lanes[c]);
+        }
+#pragma GCC unroll 3
+        for (int c = 0; c < chains - 1; ++c) {
+          if (i + width > n) break;
+          lanes[c] = f(load(from + at + i)..., lanes[c]);
+          i += width;
+        }
+        if (i < n) {
+          const Packet rest = f(load_part(from + at + i, n - i)..., zeros());
+          lanes[chains - 1] = add(lanes[chains - 1], first_lanes(rest, n - i));
+        }
+#pragma GCC unroll 4
+        for (int c = 0; c < chains; ++c) store(total + c * width, lanes[c]);
+      }
+    }
+    for (int64_t k = 0; k < count; ++k) {
+      const float* t = totals[k];
+      sums[first + k] = sum_of_lanes(add(add(load(t), load(t + width)), add(load(t + 2 * width), load(t + 3 * width))));
+    }
+  });
 }
 
 struct Moments {

@@ -22,29 +22,25 @@ void rows_in_pieces(const KernelCall& call, int64_t rows, int64_t row_floats, co
   });
 }
 
-// Sample after sample: Σ dy (x - mean), times 1 / sqrt(var + epsilon).
+// Σ dy (x - mean), times 1 / sqrt(var + epsilon).
 void run_batch_norm_scale(const KernelCall& call) {
   const ComputeDesc& desc = *call.desc;
   const Shape& x = desc.inputs[1].shape;
   const int64_t samples = x[0], channels = x[1];
   const int64_t plane = element_count(x) / std::max<int64_t>(samples * channels, 1);
   const double epsilon = attr_float(desc.attrs, "epsilon");
-  parallel_for(call, channels, [&](int64_t c) {
-    const Packet mean = broadcast(input(call, 2)[c]);
-    const double r = 1 / std::sqrt(input(call, 3)[c] + epsilon);
-    float sum = 0;
-    for (int64_t s = 0; s < samples; ++s) {
-      const int64_t at = (s * channels + c) * plane;
-      sum += sum_in_chains(
-          plane,
-          [&](const Packet& dy, const Packet& v, const Packet& total) {
-            return multiply_add(dy, subtract(v, mean), total);
-          },
-          input(call, 0) + at, input(call, 1) + at);
-    }
-    output(call)[c] = static_cast<float>(sum * r);
-  });
-  Epilogue(call).apply(output(call), 0, channels);
+  float* out = output(call);
+  sum_planes(
+      call, samples, channels, plane,
+      [&](int64_t c) {
+        return [mean = broadcast(input(call, 2)[c])](const Packet& dy, const Packet& v, const Packet& total) {
+          return multiply_add(dy, subtract(v, mean), total);
+        };
+      },
+      out, input(call, 0), input(call, 1));
+  for (int64_t c = 0; c < channels; ++c)
+    out[c] = static_cast<float>(out[c] * (1 / std::sqrt(input(call, 3)[c] + epsilon)));
+  Epilogue(call).apply(out, 0, channels);
 }
 
 // With t = normalized x and g = dy scale, over a row of n: dx = r (g - mean(g) - t mean(g t)).

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include "kernels/functions/epilogue.h"
 #include "kernels/module/packets.h"
@@ -131,7 +132,24 @@ void run_softmax(const KernelCall& call) {
   });
 }
 
-// Rows of the input, in its order, are added to where they belong: a kept last axis by vectors, a reduced one as a sum.
+// The axes, those of one kind that are neighbours taken together, as [reduced][kept][reduced].
+struct Planes {
+  int64_t outer = 1, kept = 1, n = 1;
+};
+constexpr size_t most_axes = 8;
+std::optional<Planes> planes_of(const Shape& shape, const std::array<bool, most_axes>& reduced) {
+  size_t axis = 0;
+  Planes p;
+  while (axis < shape.size() && reduced[axis]) p.outer *= shape[axis++];
+  while (axis < shape.size() && !reduced[axis]) p.kept *= shape[axis++];
+  const size_t last = axis;
+  while (axis < shape.size() && reduced[axis]) p.n *= shape[axis++];
+  if (axis < shape.size() || last == axis) return std::nullopt;
+  return p;
+}
+
+// A sum of planes, where the axes are such. Else rows of the input, in its order, are added to where they belong: a
+// kept last axis by vectors, a reduced one as a sum.
 void run_reduce(const KernelCall& call) {
   const ComputeDesc& desc = *call.desc;
   const Shape& shape = desc.inputs[0].shape;
@@ -139,17 +157,23 @@ void run_reduce(const KernelCall& call) {
   float* out = output(call);
   std::fill(out, out + results, 0.0f);
   if (total == 0) return Epilogue(call).apply(out, 0, results);
-  constexpr size_t most = 8;
-  std::array<bool, most> reduced{};
+  std::array<bool, most_axes> reduced{};
   for (int64_t axis : attr_ints(desc.attrs, "axes")) {
     reduced[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(shape.size()) : axis)] = true;
+  }
+  const std::optional<Planes> planes = planes_of(shape, reduced);
+  if (planes && desc.op == Op::ReduceSum) {
+    const auto sum = [](const Packet& x, const Packet& total) { return add(total, x); };
+    sum_planes(
+        call, planes->outer, planes->kept, planes->n, [&](int64_t) { return sum; }, out, input(call, 0));
+    return Epilogue(call).apply(out, 0, results);
   }
   // Trailing axes of one kind are one row.
   size_t axes = shape.size();
   int64_t row = 1;
   const bool row_reduced = axes > 0 && reduced[axes - 1];
   while (axes > 0 && reduced[axes - 1] == row_reduced) row *= shape[--axes];
-  std::array<int64_t, most> stride{}, at{};
+  std::array<int64_t, most_axes> stride{}, at{};
   int64_t next = row_reduced ? 1 : row;
   for (size_t axis = axes; axis-- > 0;) {
     stride[axis] = reduced[axis] ? 0 : next;
@@ -157,10 +181,7 @@ void run_reduce(const KernelCall& call) {
   }
   int64_t to = 0;
   for (int64_t from = 0; from < total; from += row) {
-    if (row_reduced && desc.op == Op::ReduceSum) {
-      out[to] += sum_in_chains(
-          row, [](const Packet& x, const Packet& total) { return add(total, x); }, input(call, 0) + from);
-    } else if (row_reduced) {
+    if (row_reduced) {
       out[to] += sum_of_row(input(call, 0) + from, row);
     } else {
       map_row(out + to, row, add, out + to, input(call, 0) + from);
