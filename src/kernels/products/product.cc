@@ -213,45 +213,59 @@ class Blocks {
 
   // Panels p0 … p1 of rows, columns n0 … n1, each a run over k0 … k0 + kc.
   void multiply(int64_t p0, int64_t p1, int64_t n0, int64_t n1, int64_t k0, int64_t kc) {
+    // Few products for each result: what takes the time is writing them, so row after row, in runs that the hardware
+    // fetches ahead. The columns' panels are then read again for all rows, from the second-level cache.
+    constexpr int64_t few = 64;
+    if (kc <= few && !right_.packed) {
+      for (int64_t p = p0; p < p1; ++p) {
+        for (int64_t column = n0; column < n1; column += panel_width)
+          multiply_column(p, p + 1, p0, column, n0, n1, k0, kc);
+      }
+      return;
+    }
+    for (int64_t column = n0; column < n1; column += panel_width) multiply_column(p0, p1, p0, column, n0, n1, k0, kc);
+  }
+
+ private:
+  // Panels p0 … p1, of those packed from panel `packed` on, and one panel of columns.
+  void multiply_column(int64_t p0, int64_t p1, int64_t packed, int64_t column, int64_t n0, int64_t n1, int64_t k0,
+                       int64_t kc) {
     TileWork work{};
     work.k = kc;
     work.out_stride = n_;
     work.first = k0 == 0;
     work.last = k0 + kc >= k_;
     work.head = &finish_.head;
-    for (int64_t column = n0; column < n1; column += panel_width) {
-      work.columns = panel_columns(n_, column);
-      const int64_t vectors = panel_vectors(work.columns);
-      work.panel_stride = vectors * width;
-      if (right_.packed) {
-        work.panel = right_.data + column * k_ + k0 * work.panel_stride;
-      } else if (right_in_place_ && work.columns == panel_width) {
-        work.panel = right_.data + column + k0 * right_.k_stride;
-        work.panel_stride = right_.k_stride;
+    work.columns = panel_columns(n_, column);
+    const int64_t vectors = panel_vectors(work.columns);
+    work.panel_stride = vectors * width;
+    if (right_.packed) {
+      work.panel = right_.data + column * k_ + k0 * work.panel_stride;
+    } else if (right_in_place_ && work.columns == panel_width) {
+      work.panel = right_.data + column + k0 * right_.k_stride;
+      work.panel_stride = right_.k_stride;
+    } else {
+      work.panel = right_block_ + (column - n0) * kc;
+    }
+    work.column_bias = finish_.column_bias == nullptr ? nullptr : finish_.column_bias + column;
+    // The last to read a panel of weights fetches the next one.
+    const bool fetches = right_.packed && column + panel_width < n1;
+    const int64_t ahead = !fetches ? 0 : panels_.count == 1 ? stream_ahead : k_ * work.panel_stride;
+    for (int64_t p = p0; p < p1; ++p) {
+      const int64_t rows = panels_.rows_of(p), row = panels_.begin(p), at = row * n_ + column;
+      if (left_.packed) {
+        work.scalars = left_.data + row * k_ + k0 * rows;
       } else {
-        work.panel = right_block_ + (column - n0) * kc;
+        work.scalars = left_in_place_ ? left_.data + k0 : left_block_ + (row - panels_.begin(packed)) * kc;
       }
-      work.column_bias = finish_.column_bias == nullptr ? nullptr : finish_.column_bias + column;
-      // The last to read a panel of weights fetches the next one.
-      const bool fetches = right_.packed && column + panel_width < n1;
-      const int64_t ahead = !fetches ? 0 : panels_.count == 1 ? stream_ahead : k_ * work.panel_stride;
-      for (int64_t p = p0; p < p1; ++p) {
-        const int64_t rows = panels_.rows_of(p), row = panels_.begin(p), at = row * n_ + column;
-        if (left_.packed) {
-          work.scalars = left_.data + row * k_ + k0 * rows;
-        } else {
-          work.scalars = left_in_place_ ? left_.data + k0 : left_block_ + (row - panels_.begin(p0)) * kc;
-        }
-        work.ahead = p + 1 == p1 ? ahead : 0;
-        work.out = out_ + at;
-        work.operand = finish_.head.operand == nullptr ? nullptr : finish_.head.operand + at;
-        work.row_bias = finish_.row_bias == nullptr ? nullptr : finish_.row_bias + row;
-        tile_functions[static_cast<size_t>(vectors - 1)][static_cast<size_t>(rows - 1)](work);
-      }
+      work.ahead = p + 1 == p1 ? ahead : 0;
+      work.out = out_ + at;
+      work.operand = finish_.head.operand == nullptr ? nullptr : finish_.head.operand + at;
+      work.row_bias = finish_.row_bias == nullptr ? nullptr : finish_.row_bias + row;
+      tile_functions[static_cast<size_t>(vectors - 1)][static_cast<size_t>(rows - 1)](work);
     }
   }
 
- private:
   int64_t n_, k_;
   const Left& left_;
   const Right& right_;

@@ -101,10 +101,19 @@ void pack_turned_over(const ConvProduct& c, const std::vector<Phase>& phases, in
   }
 }
 
+// Rows of small images are too short for a call.
+inline void copy_row_of(const float* from, int64_t count, float* to) {
+  constexpr int64_t some = 4;
+  int64_t i = 0;
+  for (; i + line_floats <= count; i += line_floats) std::memcpy(to + i, from + i, line_floats * sizeof(float));
+  for (; i + some <= count; i += some) std::memcpy(to + i, from + i, some * sizeof(float));
+  for (; i < count; ++i) to[i] = from[i];
+}
+
 // One row of a phase to where it belongs.
 void put_row(const Phase& phase, const float* from, float* to) {
   if (phase.step_x == 1) {
-    std::memcpy(to, from, static_cast<size_t>(phase.row) * sizeof(float));
+    copy_row_of(from, phase.row, to);
   } else if (phase.step_x == 2) {
     for (int64_t x = 0; x < phase.row; ++x) to[2 * x] = from[x];
   } else {

@@ -41,7 +41,10 @@ void pack_pixels(const PanelPacker& self, int64_t column, int64_t columns, int64
   if (count == 1 && columns == panel_width) {
     for (int64_t i = k0; i < k0 + k; ++i, to += panel_width) {
       const float* from = image + it.offsets[i] + stretches[0].from;
-      for (int v = 0; v < tile_vectors; ++v) store(to + v * width, load(from + v * width));
+      for (int v = 0; v < tile_vectors; ++v) {
+        store(to + v * width, load(from + v * width));
+        if (v * width % line_floats == 0) fetch(from + 3 * panel_width + v * width);  // of a panel to come
+      }
     }
     return;
   }
