@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <set>
 
@@ -199,7 +200,12 @@ Status write_validation_set(Loaded& loaded, const ValidationSetArguments& argume
     if (profile != nullptr && profile->calibration_s > 0) set.calibrations_s[device.name] = profile->calibration_s;
   }
   std::set<std::string> known;
-  std::string whole_weights;  // a folder that has them; those of plans that cut weights are others
+  // A folder that has them, by micro-batches if it trains: a step's constants depend on these. Those of plans that cut
+  // weights are others.
+  std::map<int, std::string> folders_of_weights;
+  const auto weights_of = [&](const Plan& plan) -> std::string& {
+    return folders_of_weights[loaded.scenario.training ? plan.micro_batches : 0];
+  };
   const auto add_session = [&](const ChosenPlan& one,
                                const std::string& folder) -> Result<std::optional<PredictedPlan>> {
     ASSIGN_OR_RETURN(const SavedSession saved, saved_session(loaded, one.plan));
@@ -208,6 +214,7 @@ Status write_validation_set(Loaded& loaded, const ValidationSetArguments& argume
     if (folder != control_folder && !known.insert(plan.fingerprint).second) return std::optional<PredictedPlan>();
     const std::string dir = arguments.dir + "/" + folder;
     const bool cuts_weights = has_splits(one.plan);
+    std::string& whole_weights = weights_of(one.plan);
     RETURN_IF_ERROR(whole_weights.empty() || cuts_weights ? save_session(dir, saved, loaded.model.weights)
                                                           : save_session_like(dir, saved, whole_weights));
     if (!cuts_weights) whole_weights = dir;
@@ -223,6 +230,7 @@ Status write_validation_set(Loaded& loaded, const ValidationSetArguments& argume
     if (!arguments.corrections.empty()) return std::optional(std::move(plan));
     const std::string dir = arguments.dir + "/" + folder;
     const bool cuts_weights = !timed.slices.empty();
+    std::string& whole_weights = weights_of(one.plan);
     ASSIGN_OR_RETURN(const SavedProgram saved, saved_form(loaded, one.plan, std::move(timed)));
     RETURN_IF_ERROR(whole_weights.empty() || cuts_weights ? save_program(dir, saved, loaded.model.weights)
                                                           : save_program_like(dir, saved, whole_weights));

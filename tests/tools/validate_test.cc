@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "testing/paths.h"
 #include "testing/value_of.h"
@@ -46,6 +47,26 @@ TEST_F(Validate, MeasuresWhatItPredicted) {
   EXPECT_EQ(figures["relative_quality"]["plans"], 4);
   EXPECT_EQ(figures["control"]["runs"], 2) << "before and after the one round";
   EXPECT_THAT(value_of(read_file(scratch_ / "v/report.html")), HasSubstr("</html>"));
+}
+
+// Plans of a training step, with counts of micro-batches whose steps have other constants.
+TEST_F(Validate, MeasuresStepsOfTraining) {
+  const std::string scenario =
+      scratch_.write("t.yaml",
+                     "model: zoo:mlp\n"
+                     "workload: {mode: training, batch: 8, micro_batches: [1, 2, 4]}\n"
+                     "devices:\n"
+                     "  a: &machine {host: h1, memory: 64MiB, costs: {roofline: {compute: 20GFLOPS, memory: 10GBps}}}\n"
+                     "  b: {<<: *machine, host: h2}\n"
+                     "links: [{between: [h1, h2], bandwidth: 1Gbps, latency: 50us}]\n"
+                     "source: h1\nsink: h1\nsearch: {schedules: [gpipe, 1f1b], splits: [layer, replicate]}\n");
+  const Outcome outcome = nlbench(fmt::format(
+      "validate {} -o {} --top 4 --also 8 --rounds 1 --duration 5ms --transport threads", scenario, scratch_ / "v"));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("12 of 12 plans measured"));
+  std::set<int> micro_batches;
+  for (const json& plan : report()["plans"]) micro_batches.insert(plan["micro_batches"].get<int>());
+  EXPECT_GT(micro_batches.size(), 1u);
 }
 
 // Plans of a language model are sessions: TPOT and TTFT, beside the unsplit network's.
