@@ -1,5 +1,6 @@
 // Of pass `schedule`: in how many buckets replicas reduce their gradients, and when they do what of it.
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
@@ -10,26 +11,69 @@
 namespace nlsplit::inline compiler {
 namespace {
 
+ExpandedCollective expanded(Collective collective, std::span<const HostId> hosts) {
+  ExpandedCollective made;
+  made.rounds = rounds_of(collective, hosts);
+  made.collective = std::move(collective);
+  return made;
+}
+
 // Buckets of about equal sizes, each behind the node that completes it.
 struct Cut {
   std::vector<Bucket> buckets;
   std::vector<size_t> behind;  // [bucket]: node
 };
 
-Cut cut(std::span<const Completed> completed, int64_t elements, int64_t count, const Collective& collective,
+// Who gets which of a bucket's gradients, each whole: so that all have about as much as others, with what they have of
+// the buckets before, `loads`.
+std::vector<int64_t> shares_of(int64_t begin, std::span<const Completed> gradients, std::vector<int64_t>& loads) {
+  const int64_t elements = gradients.back().end - begin;
+  const auto mean =
+      static_cast<double>(std::accumulate(loads.begin(), loads.end(), elements)) / static_cast<double>(loads.size());
+  std::vector<double> ends;  // of what each should get, had gradients no borders
+  double wanted = 0;
+  for (const int64_t load : loads) ends.push_back(wanted += std::max(0.0, mean - static_cast<double>(load)));
+  std::vector<int64_t> shares(loads.size(), 0);
+  size_t member = 0;
+  int64_t done = 0;
+  for (const Completed& next : gradients) {
+    const int64_t end = next.end - begin;
+    const double middle = static_cast<double>(done + end) / 2 / static_cast<double>(elements) * wanted;
+    while (member + 1 < shares.size() && middle >= ends[member]) ++member;
+    shares[member] += end - done;
+    loads[member] += end - done;
+    done = end;
+  }
+  return shares;
+}
+
+struct Algorithms {
+  CollectiveAlgorithm reduce, gather;
+};
+
+Cut cut(std::span<const Completed> completed, int64_t count, const Reduction& reduction, const Algorithms& algorithms,
         std::span<const HostId> hosts) {
   Cut made;
+  std::vector<int64_t> loads(reduction.group.size(), 0);
   int64_t begin = 0;
-  for (const Completed& next : completed) {
+  size_t first = 0;
+  for (size_t i = 0; i < completed.size(); ++i) {
+    const Completed& next = completed[i];
     const int64_t left = count - static_cast<int64_t>(made.buckets.size());
-    if (next.end < elements && next.end < begin + (elements - begin) / left) continue;
+    if (i + 1 < completed.size() && next.end < begin + (reduction.elements - begin) / left) continue;
     Bucket& bucket = made.buckets.emplace_back();
     bucket.begin = begin;
-    bucket.collective = collective;
-    bucket.collective.elements = {next.end - begin};
-    bucket.rounds = rounds_of(bucket.collective, hosts);
+    Collective reduce{CollectiveKind::all_reduce, algorithms.reduce, reduction.group, {next.end - begin}};
+    if (reduction.sharded) {
+      reduce.kind = CollectiveKind::reduce_scatter;
+      reduce.elements = shares_of(begin, completed.subspan(first, i + 1 - first), loads);
+      bucket.gather =
+          expanded({CollectiveKind::all_gather, algorithms.gather, reduction.group, reduce.elements}, hosts);
+    }
+    bucket.reduce = expanded(std::move(reduce), hosts);
     made.behind.push_back(next.node);
     begin = next.end;
+    first = i + 1;
   }
   return made;
 }
@@ -85,7 +129,7 @@ class Times {
 size_t pieces_of(const Cut& cut) {
   size_t pieces = 0;
   for (const Bucket& bucket : cut.buckets) {
-    for (const std::vector<Piece>& round : bucket.rounds) pieces += round.size();
+    for (const std::vector<Piece>& round : bucket.reduce.rounds) pieces += round.size();
   }
   return pieces;
 }
@@ -99,21 +143,31 @@ struct Candidate {
 Result<Candidate> candidate(const Lowering& lowering, std::span<const Completed> completed,
                             std::span<const BackwardTime> backward, const CollectiveCosts& costs,
                             const Reduction& reduction, int64_t count) {
-  Collective collective;
-  collective.group = reduction.group;
-  collective.elements = {std::max<int64_t>(reduction.elements / count, 1)};
-  if (lowering.all_reduce) {
-    collective.algorithm = *lowering.all_reduce;
-  } else {
-    ASSIGN_OR_RETURN(collective.algorithm, choose_algorithm(collective, costs, lowering.exact));
+  const int64_t size = std::max<int64_t>(reduction.elements / count, 1);
+  const auto members = static_cast<int64_t>(reduction.group.size());
+  const auto algorithm = [&](CollectiveKind kind) -> Result<CollectiveAlgorithm> {
+    if (lowering.all_reduce) {  // or the ring, which all kinds have
+      const auto known = algorithms_of(kind);
+      return std::ranges::find(known, *lowering.all_reduce) != known.end() ? *lowering.all_reduce
+                                                                           : CollectiveAlgorithm::ring;
+    }
+    Collective collective{kind, CollectiveAlgorithm::ring, reduction.group, {size}};
+    if (!is_whole(kind)) collective.elements.assign(reduction.group.size(), (size + members - 1) / members);
+    return choose_algorithm(collective, costs, lowering.exact && adds_up(kind));
+  };
+  Algorithms algorithms{};
+  ASSIGN_OR_RETURN(algorithms.reduce,
+                   algorithm(reduction.sharded ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce));
+  if (reduction.sharded) {
+    ASSIGN_OR_RETURN(algorithms.gather, algorithm(CollectiveKind::all_gather));
   }
   Candidate made;
-  made.cut = cut(completed, reduction.elements, count, collective, costs.hosts);
+  made.cut = cut(completed, count, reduction, algorithms, costs.hosts);
   std::vector<std::vector<RoundSeconds>> rounds;
   for (const Bucket& bucket : made.cut.buckets) {
-    rounds.emplace_back(bucket.rounds.size(), RoundSeconds{1});  // without costs, as each node
+    rounds.emplace_back(bucket.reduce.rounds.size(), RoundSeconds{1});  // without costs, as each node
     if (lowering.costs == nullptr) continue;
-    ASSIGN_OR_RETURN(rounds.back(), seconds_of_rounds(bucket.rounds, costs));
+    ASSIGN_OR_RETURN(rounds.back(), seconds_of_rounds(bucket.reduce.rounds, costs));
   }
   made.timeline = Times(std::move(rounds)).run(backward, made.cut.behind);
   return made;
@@ -135,7 +189,10 @@ Status choose_buckets(const Lowering& lowering, std::span<const Completed> compl
   }
   reduction.buckets = std::move(chosen.cut.buckets);
   reduction.turns = std::move(chosen.timeline.turns);
-  for (Bucket& bucket : reduction.buckets) bucket.of_members = rounds_of_members(bucket.rounds, costs.hosts.size());
+  for (Bucket& bucket : reduction.buckets) {
+    bucket.reduce.of_members = rounds_of_members(bucket.reduce.rounds, costs.hosts.size());
+    if (bucket.gather) bucket.gather->of_members = rounds_of_members(bucket.gather->rounds, costs.hosts.size());
+  }
   return ok_status();
 }
 

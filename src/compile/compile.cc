@@ -45,6 +45,7 @@ Result<Compiled> compile(const KernelGraph& graph, const Plan& plan, const Clust
   lowering.row_major_messages = options.row_major_messages;
   lowering.all_reduce = options.all_reduce;
   lowering.buckets = options.buckets;
+  lowering.zero = options.zero;
   CHECK(!options.exact || !options.all_reduce, "exact sums choose the algorithm");
   lowering.exact = options.exact;
   SplitPlan split;

@@ -36,6 +36,10 @@ struct CompileOptions {
   const SlotTable* table = nullptr;                    // instead of what the plan's schedule makes
   std::optional<CollectiveAlgorithm> all_reduce = {};  // of gradients; none: the fastest (compile/collectives.h)
   std::optional<int> buckets = {};  // that gradients are reduced in, at most; none: the fastest number (buckets.cc)
+  // ZeRO, stage 1 (Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", 2020):
+  // of a stage's weights each replica updates a share, and keeps the optimizer's tensors of that alone. Without
+  // clipping.
+  bool zero = false;
   bool exact = false;  // sums of gradients: the replicas in their order, and of each its micro-batches in theirs;
                        // without `all_reduce`
   bool verify = true;  // a session; false: it is not to run, and only its sizes are wanted

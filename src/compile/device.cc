@@ -364,19 +364,19 @@ class DeviceWriter {
     const Reduction& reduction = l_.reductions[at(stage)];
     const Bucket& bucket = reduction.buckets[turn.bucket];
     const auto member = std::ranges::find(reduction.group, d_) - reduction.group.begin();
-    const Rounds& rounds = bucket.of_members[at(member)];
+    const Rounds& rounds = bucket.reduce.of_members[at(member)];
     reduced_.try_emplace(stage, reduction.buckets.size());
     Reduced& here = reduced_[stage][turn.bucket];
     if (turn.round == 0) {
       here.collective = static_cast<int>(segment.collectives.size());
-      segment.collectives.push_back(bucket.collective);
+      segment.collectives.push_back(bucket.reduce.collective);
       const std::string suffix = turn.bucket == 0 ? "" : fmt::format("_{}", turn.bucket);
       if (const int64_t elements = received_elements(rounds, static_cast<int>(member)); elements > 0)
         here.received = buffers_.add_message(fmt::format("received_{}{}", stage, suffix), {DType::f32, {elements}});
     }
     Operand gradients = buffers_.gradients(stage);
     gradients.begin = bucket.begin;
-    gradients.end = bucket.begin + bucket.collective.elements[0];
+    gradients.end = bucket.begin + value_elements(bucket.reduce.collective);
     const int tag = static_cast<int>(l_.flows.size()) + stage;
     const auto of_round = [&](size_t round, bool adds) {
       const Rounds one = {rounds[round]};
@@ -390,6 +390,44 @@ class DeviceWriter {
     };
     if (turn.round > 0) of_round(turn.round - 1, true);
     if (turn.round < rounds.size()) of_round(turn.round, false);
+  }
+
+  // ZeRO, stage 1: the device updates the weights of its share. They go to the others bucket by bucket, each while the
+  // next one is updated, by way of the places that their gradients had.
+  void update_share(Segment& segment, int stage) {
+    const StepNodes& step = l_.training->nodes;
+    const Reduction& reduction = l_.reductions[at(stage)];
+    const auto member = static_cast<size_t>(std::ranges::find(reduction.group, d_) - reduction.group.begin());
+    const auto move = [&](size_t t, bool here) {  // a new weight
+      const ValueId weight = step.trained[t];
+      const Operand sum = buffers_.state(stage, step.sums[step.parts[t][0]].state);
+      const Operand state = buffers_.state(stage, weight);
+      const std::string label = fmt::format("new {}", g_.value(weight).name);
+      begin_end();
+      emit(segment, here ? copy(state, sum, label) : copy(sum, state, label));
+    };
+    for (const Bucket& bucket : reduction.buckets) {
+      for (const size_t t : l_.weights_of(stage, bucket)) {
+        if (l_.owner_of(stage, bucket, t) != member) continue;
+        compute_all(segment, step.of_weights[t]);
+        move(t, true);
+      }
+      Operand all = buffers_.gradients(stage);
+      all.begin = bucket.begin;
+      all.end = bucket.begin + value_elements(bucket.gather->collective);
+      const CollectivePlaces places{all, all, {}, static_cast<int>(l_.flows.size()) + stage};
+      for (Instr& instr :
+           instructions_of(bucket.gather->of_members[member], reduction.group, static_cast<int>(member), places)) {
+        instr.collective = static_cast<int>(segment.collectives.size());
+        emit(segment, std::move(instr));
+      }
+      segment.collectives.push_back(bucket.gather->collective);
+    }
+    for (const Bucket& bucket : reduction.buckets) {
+      for (const size_t t : l_.weights_of(stage, bucket)) {
+        if (l_.owner_of(stage, bucket, t) != member) move(t, false);
+      }
+    }
   }
 
   std::string segment_name(const OrderedSlot& slot, int number) const {
@@ -451,7 +489,10 @@ class DeviceWriter {
     else if (first)
       begin_steps(segment);
     if (first) compute_all(segment, step.before_updates);
-    compute_all(segment, l_.nodes.step[at(slot.stage)]);
+    if (l_.reductions[at(slot.stage)].sharded)
+      update_share(segment, slot.stage);
+    else
+      compute_all(segment, l_.nodes.step[at(slot.stage)]);
     if (slot_of_step(slot) == steps_here_) compute_all(segment, step.behind_updates);
     return segment;
   }

@@ -67,12 +67,17 @@ struct OrderedSlot {
   bool reduces = false;             // W: the stage's gradients are reduced in it, not in its step
 };
 
-// Gradients of a stage that its replicas reduce at once: a range of the buffer in which all of them lie.
-struct Bucket {
-  int64_t begin = 0;  // element
+struct ExpandedCollective {
   Collective collective;
   Rounds rounds;
   std::vector<Rounds> of_members;  // of each device of the group
+};
+
+// Gradients of a stage that its replicas reduce at once: a range of the buffer in which all of them lie.
+struct Bucket {
+  int64_t begin = 0;          // element
+  ExpandedCollective reduce;  // all-reduce; or, where each replica updates a share of the weights, reduce-scatter
+  std::optional<ExpandedCollective> gather;  // then the new weights, put where their gradients were
 };
 
 // What a replica does of a bucket in one go: it adds what came in the round before, then sends and receives what is of
@@ -91,6 +96,7 @@ struct Reduction {
   std::vector<Bucket> buckets;       // in the order in which the backward pass completes them; none: one device
   std::vector<ReductionTurn> turns;  // in their order, each behind the node of the one before or a later one
   std::map<ValueId, int64_t> begin;  // of each sum of a gradient (a state): an element
+  bool sharded = false;              // each replica updates a share of the weights (CompileOptions::zero)
   int64_t elements = 0;
 };
 
@@ -130,6 +136,7 @@ struct Lowering {
   bool row_major_messages = false;
   std::optional<CollectiveAlgorithm> all_reduce;  // none: the fastest
   std::optional<int> buckets;                     // of gradients; none: as many as are fastest
+  bool zero = false;                              // CompileOptions
   bool exact = false;                             // sums of gradients: CompileOptions
 
   // place
@@ -181,6 +188,10 @@ struct Lowering {
   // Stages of a device are updated one behind the other, when all else is done: they wait for other devices.
   bool steps_together() const { return clipping || !tied.empty(); }
   std::vector<int> part_goes_to(const Tied& tied, const Tied::Part& part) const;  // devices
+  // The weights of a sharded stage that a bucket has the gradients of: indices of StepNodes::trained, by gradient.
+  std::vector<size_t> weights_of(int stage, const Bucket& bucket) const;
+  // The place in the group of who updates a weight of a bucket that has a `gather`.
+  size_t owner_of(int stage, const Bucket& bucket, size_t weight) const;
   // The nodes of a stage's backward pass that a W slot computes, in order.
   std::vector<size_t> backward_nodes(int stage) const;
   // The stage that adds up this sum of a gradient.
@@ -222,9 +233,9 @@ void steps_last(SlotTable& table);
 void find_joint_stages(Lowering& lowering);
 // Of `schedule`: what reductions are of, and how they are done.
 Status choose_reductions(Lowering& lowering);
-// How the replicas reduce gradients of which [begin, end) elements are complete behind a node, by ascending node. Sets
-// buckets and turns. backward: the nodes of the last backward pass. Without costs it takes one bucket, if it is not
-// told. Errors: of routes.
+// How the replicas reduce gradients of which the elements before `end` are complete behind a node, by ascending node.
+// Sets buckets and turns. backward: the nodes of the last backward pass. Without costs it takes one bucket, if it is
+// not told. Errors: of routes.
 struct Completed {
   size_t node;
   int64_t end;  // elements

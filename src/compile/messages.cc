@@ -232,7 +232,7 @@ class Messages {
     const auto reduces_now = [&](int stage) { return &slot == &l_.slots[at(d)][reduced_at(d, stage)]; };
     if (!l_.steps_together()) {
       if (reduces_now(slot.stage)) reduce(d, slot, slot.stage);
-      return;
+      return gather(d, slot);
     }
     if (slot.stage == l_.stages() || &slot != &*first_step(d)) return;
     for (const OrderedSlot& other : l_.slots[at(d)]) {
@@ -270,23 +270,35 @@ class Messages {
     const std::vector<OrderedSlot>& slots = l_.slots[at(d)];
     const auto early = std::ranges::find_if(slots, [&](const OrderedSlot& s) { return s.reduces && s.stage == stage; });
     if (early != slots.end()) return static_cast<size_t>(early - slots.begin());
-    if (l_.steps_together()) return static_cast<size_t>(first_step(d) - slots.begin());
-    const auto step =
-        std::ranges::find_if(slots, [&](const OrderedSlot& s) { return s.phase == Phase::step && s.stage == stage; });
-    return static_cast<size_t>(step - slots.begin());
+    return l_.steps_together() ? static_cast<size_t>(first_step(d) - slots.begin()) : step_of(d, stage);
+  }
+  size_t step_of(int d, int stage) const {
+    const std::vector<OrderedSlot>& slots = l_.slots[at(d)];
+    const auto is_step = [&](const OrderedSlot& s) { return s.phase == Phase::step && s.stage == stage; };
+    return static_cast<size_t>(std::ranges::find_if(slots, is_step) - slots.begin());
   }
 
   void reduce(int d, const OrderedSlot& slot, int stage) {
-    const Reduction& of = l_.reductions[at(stage)];
     sent_.clear();
-    for (const Bucket& bucket : of.buckets) {
-      for (const std::vector<Piece>& round : bucket.rounds) {
-        for (const Piece& piece : round) {
-          const int to = of.group[at(piece.to)];
-          if (of.group[at(piece.from)] != d || std::ranges::find(sent_, to) != sent_.end()) continue;
-          sent_.push_back(to);
-          fifo(d, to).push_back({reduction, -1, slot.time, reduced_at(to, stage), 0});
-        }
+    for (const Bucket& bucket : l_.reductions[at(stage)].buckets)
+      messages_of(d, slot, bucket.reduce, [&](int to) { return reduced_at(to, stage); });
+  }
+  void gather(int d, const OrderedSlot& slot) {
+    sent_.clear();
+    for (const Bucket& bucket : l_.reductions[at(slot.stage)].buckets) {
+      if (bucket.gather) messages_of(d, slot, *bucket.gather, [&](int to) { return step_of(to, slot.stage); });
+    }
+  }
+  // One to each device stands for all: they are received within the slot that needs them.
+  template <class Needed>
+  void messages_of(int d, const OrderedSlot& slot, const ExpandedCollective& of, Needed needed) {
+    const std::vector<int>& group = of.collective.group;
+    for (const std::vector<Piece>& round : of.rounds) {
+      for (const Piece& piece : round) {
+        const int to = group[at(piece.to)];
+        if (to == d || group[at(piece.from)] != d || std::ranges::find(sent_, to) != sent_.end()) continue;
+        sent_.push_back(to);
+        fifo(d, to).push_back({reduction, -1, slot.time, needed(to), 0});
       }
     }
   }

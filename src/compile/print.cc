@@ -89,7 +89,7 @@ std::string print_schedule(const Lowering& lowering) {
     if (reduction.buckets.empty()) continue;
     std::vector<std::string_view> group;
     for (const int device : reduction.group) group.push_back(device_name(lowering, device));
-    const Collective& first = reduction.buckets[0].collective;
+    const Collective& first = reduction.buckets[0].reduce.collective;
     text += fmt::format("gradients of stage {}: {} {} of {}, {} elements{}\n", s, name_of(first.kind),
                         name_of(first.algorithm), fmt::join(group, ", "), reduction.elements,
                         reduction.buckets.size() == 1 ? "" : fmt::format(" in {} buckets", reduction.buckets.size()));

@@ -67,6 +67,29 @@ Status check_sums(const Lowering& lowering) {
   return ok_status();
 }
 
+std::vector<size_t> Lowering::weights_of(int stage, const Bucket& bucket) const {
+  const Reduction& reduction = reductions[at(stage)];
+  const StepNodes& step = training->nodes;
+  const int64_t end = bucket.begin + value_elements(bucket.reduce.collective);
+  std::map<int64_t, size_t> weights;  // by gradient
+  for (size_t t = 0; t < step.trained.size(); ++t) {
+    const auto sum = reduction.begin.find(step.sums[step.parts[t][0]].state);
+    if (sum != reduction.begin.end() && sum->second >= bucket.begin && sum->second < end) weights[sum->second] = t;
+  }
+  std::vector<size_t> in_order;
+  for (const auto& [begin, weight] : weights) in_order.push_back(weight);
+  return in_order;
+}
+
+size_t Lowering::owner_of(int stage, const Bucket& bucket, size_t weight) const {
+  const ValueId sum = training->nodes.sums[training->nodes.parts[weight][0]].state;
+  int64_t left = reductions[at(stage)].begin.at(sum) - bucket.begin;
+  const std::vector<int64_t>& shares = bucket.reduce.collective.elements;
+  size_t member = 0;
+  while (left >= shares[member]) left -= shares[member++];
+  return member;
+}
+
 std::vector<size_t> Lowering::backward_nodes(int stage) const {
   std::vector<size_t> all = nodes.weight[at(stage)];
   if (!joint[at(stage)]) return all;
@@ -114,6 +137,16 @@ Result<std::vector<BackwardTime>> backward_times(const Lowering& lowering, int s
   return times;
 }
 
+// Whether every weight that the stage updates has one gradient, and no other stage reads it.
+bool can_be_sharded(const Lowering& lowering, int stage) {
+  const StepNodes& step = lowering.training->nodes;
+  const std::vector<size_t>& sums = lowering.nodes.sums[at(stage)];
+  const auto is_here = [&](size_t i) { return std::ranges::find(sums, i) != sums.end(); };
+  return !lowering.steps_together() && std::ranges::all_of(step.parts, [&](const std::vector<size_t>& parts) {
+    return parts.size() == 1 || std::ranges::none_of(parts, is_here);
+  });
+}
+
 }  // namespace
 
 Status choose_reductions(Lowering& lowering) {
@@ -135,6 +168,7 @@ Status choose_reductions(Lowering& lowering) {
       completed.push_back({made_by(i), reduction.elements});
     }
     if (reduction.group.size() < 2 || reduction.elements == 0) continue;
+    reduction.sharded = lowering.zero && can_be_sharded(lowering, static_cast<int>(s));
     std::vector<DeviceId> members;
     std::vector<HostId> hosts;
     for (const int device : reduction.group) {

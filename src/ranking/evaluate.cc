@@ -88,6 +88,7 @@ Result<LoweredPlan> compile_plan(const Scenario& scenario, const PreparedModel& 
   CompileOptions options;
   options.all_reduce = scenario.all_reduce;
   options.buckets = scenario.buckets;
+  options.zero = scenario.zero;
   options.exact = scenario.exact;
   ASSIGN_OR_RETURN(Compiled compiled,
                    compile(prepared.kernels, plan, scenario.cluster, scenario.endpoints, &costs, options));

@@ -32,6 +32,7 @@ Result<CompiledSession> compile_parts(const Scenario& scenario, const Graph& gra
   options.inputs_on_first = inputs_on_first;
   options.all_reduce = scenario.all_reduce;
   options.buckets = scenario.buckets;
+  options.zero = scenario.zero;
   options.exact = scenario.exact;
   options.verify = verify;
   const std::string name =

@@ -14,8 +14,8 @@ constexpr double most_decay = 1e6;
 constexpr double below_one = 0.999999999;  // a moving mean with a factor of 1 never moves
 constexpr int64_t most_steps = int64_t{1} << 40;
 
-constexpr std::string_view keys_of_training[] = {"optimizer", "learning_rate", "clip",
-                                                 "recompute", "loss",          "all_reduce", "all_reduce_buckets"};
+constexpr std::string_view keys_of_training[] = {"optimizer",  "learning_rate",      "clip", "recompute", "loss",
+                                                 "all_reduce", "all_reduce_buckets", "zero"};
 
 Result<double> read_rate(const Source& source, const Yaml& node, std::string_view what) {
   return read_number(source, node, what, least_rate, most_rate);
@@ -174,6 +174,11 @@ Status parse_training(const Source& source, const Fields& workload, Scenario& sc
     ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *all_reduce, "all_reduce", names));
     scenario.exact = chosen == algorithms.size();
     if (!scenario.exact) scenario.all_reduce = algorithms[chosen];
+  }
+  if (const Yaml* zero = workload.find("zero")) {
+    ASSIGN_OR_RETURN(const int64_t stage, read_integer(source, *zero, "zero", 0, 1));
+    scenario.zero = stage == 1;
+    if (scenario.zero && options.clip) return source.at(*zero, "zero: 1 does not go with clip so far");
   }
   if (const Yaml* buckets = workload.find("all_reduce_buckets")) {
     constexpr int64_t most_buckets = 1024;

@@ -91,6 +91,7 @@ Status print_passes(Loaded& loaded, const LowerArguments& arguments) {
   CompileOptions options;
   options.all_reduce = scenario.all_reduce;
   options.buckets = scenario.buckets;
+  options.zero = scenario.zero;
   options.exact = scenario.exact;
   options.after_pass = [](std::string_view pass, const std::string& text) {
     fmt::print("=== {}\n{}{}\n", pass, text, text.ends_with('\n') ? "" : "\n");

@@ -289,8 +289,9 @@ TEST(TrainingResults, UpdatesOfRandomNetworksAreThoseOfTheUnsplitOne) {
           const auto algorithms = algorithms_of(CollectiveKind::all_reduce);
           const CollectiveAlgorithm algorithm = algorithms[random() % algorithms.size()];
           const int buckets = 1 + static_cast<int>(random() % 4);
+          const bool zero = lesson.options.clip == 0 && random() % 2 == 0;
           const auto program =
-              compile_program(kernels, plan, cluster, {source, source}, nullptr, &*table, algorithm, buckets);
+              compile_program(kernels, plan, cluster, {source, source}, nullptr, &*table, algorithm, buckets, zero);
           ASSERT_TRUE(program.ok()) << program.error().message;
           const Status verified = verify(*program);
           ASSERT_TRUE(verified.ok()) << verified.error().message;

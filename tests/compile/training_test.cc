@@ -318,6 +318,33 @@ TEST(LowerTraining, BucketsAreReducedWhileTheBackwardPassGoesOn) {
   }
 }
 
+// ZeRO, stage 1: of n replicas each keeps the optimizer's tensors of its share of the weights, and all of them all
+// weights.
+TEST(LowerTraining, ReplicasKeepTheOptimizersTensorsOfTheirShares) {
+  constexpr int64_t matrix = layer_width * layer_width * 4;
+  constexpr size_t layer_count = 6;
+  const KernelGraph kernels = kernels_of(layers(layer_count), {.optimizer = Optimizer::adam});
+  for (const size_t replicas : {size_t{2}, size_t{3}}) {
+    Plan plan;
+    plan.stages.push_back({0, kernels.graph.nodes.size(), {}});
+    for (size_t r = 0; r < replicas; ++r) plan.stages[0].devices.push_back(DeviceId(r));
+    plan.micro_batches = static_cast<int>(replicas);
+    const SlotTable table = copies(static_cast<int>(replicas), plan.micro_batches);
+    const Cluster cluster = star(replicas, device_memory);
+    for (const int buckets : {1, 2}) {
+      const auto made = compile_program(kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr, &table,
+                                        CollectiveAlgorithm::ring, buckets, true);
+      ASSERT_TRUE(made.ok()) << made.error().message;
+      ASSERT_TRUE(verify(*made).ok()) << verify(*made).error().message << to_string(*made);
+      const auto share = static_cast<int64_t>(layer_count / replicas);  // of each bucket, and so of all
+      for (const DeviceProgram& device : made->devices) {
+        EXPECT_EQ(bytes_of_kind(device, BufferKind::state), (layer_count + 2 * share) * matrix + count_bytes)
+            << replicas << " replicas, " << buckets << " buckets";
+      }
+    }
+  }
+}
+
 TEST(LowerTraining, ResidualNetworksAddTheirGradients) {
   const KernelGraph kernels = zoo_training("resnet18", 2);
   const size_t nodes = kernels.graph.nodes.size();

@@ -195,7 +195,8 @@ std::map<std::string, uint64_t> updated(const Graph& graph, const Plan& plan, co
   std::map<std::string, uint64_t> weights;
   int buckets = 1;
   for (const CollectiveAlgorithm algorithm : algorithms_of(CollectiveKind::all_reduce)) {
-    const auto program = compile_program(*kernels, plan, cluster, {from, from}, nullptr, &table, algorithm, buckets);
+    const auto program =
+        compile_program(*kernels, plan, cluster, {from, from}, nullptr, &table, algorithm, buckets, buckets == 2);
     buckets = buckets % 3 + 1;
     EXPECT_TRUE(program.ok()) << program.error().message;
     const Status sound = verify(*program);

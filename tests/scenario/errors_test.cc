@@ -135,6 +135,9 @@ const BadScenario bad_scenarios[] = {
     {"AllReduceOfInference", "inference", "inference, all_reduce: ring",
      "s.yaml:2:41: 'all_reduce' is for training: mode: training"
        "\n  | workload: {mode: inference, all_reduce: ring, batch: 16, micro_batches: [1, 4]}"},
+    {"ZeroWithClip", "inference", "training, clip: 1.0, zero: 1",
+     "s.yaml:2:45: zero: 1 does not go with clip so far"
+       "\n  | workload: {mode: training, clip: 1.0, zero: 1, batch: 16, micro_batches: [1, 4]}"},
     {"NoBuckets", "inference", "training, all_reduce_buckets: 0",
      "s.yaml:2:48: all_reduce_buckets must be from 1 to 1024, not 0"
        "\n  | workload: {mode: training, all_reduce_buckets: 0, batch: 16, micro_batches: [1, 4]}"},
@@ -427,7 +430,7 @@ const BadScenario bad_scenarios[] = {
      "s.yaml:8:11: switches must be a list; this is a single value"
        "\n  | switches: s"},
     {"WorkloadAsList", "{mode: inference, batch: 16, micro_batches: [1, 4]}", "[inference]",
-     "s.yaml:2:11: workload must be a map with the keys mode, batch, micro_batches, optimizer, learning_rate, clip, recompute, loss, all_reduce, all_reduce_buckets, prompt, tokens, sequences, chunk, context, candidates, arrivals; this is a list"
+     "s.yaml:2:11: workload must be a map with the keys mode, batch, micro_batches, optimizer, learning_rate, clip, recompute, loss, all_reduce, all_reduce_buckets, zero, prompt, tokens, sequences, chunk, context, candidates, arrivals; this is a list"
        "\n  | workload: [inference]"},
     {"MicroBatchesTooMany", "[1, 4]", "[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]",
      "s.yaml:2:55: at most 64 counts can be tried"
@@ -520,7 +523,7 @@ TEST(ScenarioErrors, OfProgramsOfASession) {
   EXPECT_EQ(error_of("programs: {a: {batch: 4, speed: 3}}"),
             "s.yaml:2:26: unknown key 'speed' in program a; its keys are mode, batch, micro_batches, optimizer, "
             "learning_rate, clip, recompute, loss, all_reduce, "
-                                                                "all_reduce_buckets, schedule\n  | programs: {a: {batch: 4, speed: 3}}");
+                                                                "all_reduce_buckets, zero, schedule\n  | programs: {a: {batch: 4, speed: 3}}");
 }
 
 TEST(ScenarioErrors, UnknownScheduleListsThem) {

@@ -11,11 +11,12 @@ inline Result<Program> compile_program(const KernelGraph& graph, const Plan& pla
                                        const Endpoints& endpoints, const CostTable* costs,
                                        const SlotTable* table = nullptr,
                                        std::optional<CollectiveAlgorithm> all_reduce = {},
-                                       std::optional<int> buckets = {}) {
+                                       std::optional<int> buckets = {}, bool zero = false) {
   CompileOptions options;
   options.table = table;
   options.all_reduce = all_reduce;
   options.buckets = buckets;
+  options.zero = zero;
   ASSIGN_OR_RETURN(Compiled compiled, compile(graph, plan, cluster, endpoints, costs, options));
   return std::move(compiled.program);
 }

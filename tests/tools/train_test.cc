@@ -118,6 +118,22 @@ TEST_F(TrainCommand, GoesOnUnderAnotherPlanFromWhereItWas) {
   EXPECT_EQ(value_of(read_file(scratch_ / "none.safetensors")), weights);
 }
 
+// ZeRO: no replica has all of the optimizer's tensors; the checkpoint does, and one device goes on from it.
+TEST_F(TrainCommand, ReplicasKeepSharesOfTheOptimizersTensors) {
+  const std::string from = "--checkpoint " + (scratch_ / "c");
+  const json copies = train("copies", "--steps 12");
+  std::string sharded = learning;
+  sharded.replace(sharded.find("optimizer: adam"), 15, "optimizer: adam, zero: 1");
+  scratch_.write("s.yaml", sharded);
+  const json shares = train("copies", "--steps 12 " + from);
+  ASSERT_TRUE(shares.contains("losses"));
+  EXPECT_EQ(shares.at("losses"), copies.at("losses"));  // two terms have one order
+  scratch_.write("s.yaml", learning);
+  const json rest = train("one", "--steps 20 --resume " + from), whole = train("copies", "--steps 20");
+  for (size_t i = 0; i < 8; ++i)
+    EXPECT_NEAR(rest.at("losses")[i].get<double>(), whole.at("losses")[12 + i].get<double>(), 1e-3) << i;
+}
+
 // An epoch takes every sample once, whatever the batch was before.
 TEST_F(TrainCommand, CountsEpochsInSamples) {
   const std::string from = "--checkpoint " + (scratch_ / "c");
