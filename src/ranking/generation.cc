@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <span>
 
@@ -129,9 +131,15 @@ Result<std::vector<GenerationTimes>> time_generation(const Scenario& scenario,
   for (auto& result : results) {
     ASSIGN_OR_RETURN(made.emplace_back(), *std::move(result));
   }
+  // The largest first: the last ones to end are small.
+  std::vector<size_t> order(made.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, std::greater(), [&](size_t i) { return made[i].graph.activities.size(); });
   std::vector<const TimedGraph*> graphs;
-  for (const Timeable& one : made) graphs.push_back(&one.graph);
-  ASSIGN_OR_RETURN(const std::vector<Timing> timings, simulate_all(tier, scenario.cluster, graphs));
+  for (const size_t i : order) graphs.push_back(&made[i].graph);
+  ASSIGN_OR_RETURN(std::vector<Timing> sorted, simulate_all(tier, scenario.cluster, graphs));
+  std::vector<Timing> timings(made.size());
+  for (size_t k = 0; k < order.size(); ++k) timings[order[k]] = std::move(sorted[k]);
   std::vector<GenerationTimes> times;
   for (size_t i = 0; i < made.size(); i += 2) {
     GenerationTimes& one = times.emplace_back();

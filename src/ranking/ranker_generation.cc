@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -24,64 +25,88 @@ constexpr size_t sessions_a_core = 4;           // compiled before they are simu
 constexpr int64_t long_contexts[] = {64, 128};  // times the workload's: what grows with it is then larger than the rest
 constexpr size_t required_each = 10;            // plans judged for each requirement, whatever the objective
 
-// A plan's session, or those of the shorter networks it is made of.
-struct PlanSessions {
-  std::vector<double> weights;
-  std::vector<CompiledSession> sessions;
+// A plan on its network, or one of those on shorter networks that it is made of.
+struct PlanPart {
+  double weight = 1;
+  const GenerationModels* models = nullptr;
+  Plan plan;
 };
 
-Result<PlanSessions> sessions_of(const Scenario& scenario, const GenerationModels& models, ShorterGenerations* shorter,
-                                 const Plan& plan, bool verify = true) {
-  PlanSessions made;
+Result<std::vector<PlanPart>> parts_of(const GenerationModels& models, ShorterGenerations* shorter, const Plan& plan) {
   const std::vector<ShorterPlan> plans =
       shorter == nullptr ? std::vector<ShorterPlan>() : shorter_plans(plan, shorter->repeat());
-  if (plans.empty()) {
-    ASSIGN_OR_RETURN(CompiledSession session, generation_session(scenario, models, plan, verify));
-    made.weights = {1};
-    made.sessions.push_back(std::move(session));
-  }
+  if (plans.empty()) return std::vector<PlanPart>{{1, &models, plan}};
+  std::vector<PlanPart> parts;
   for (const ShorterPlan& one : plans) {
     ASSIGN_OR_RETURN(const GenerationModels* fewer, shorter->without(one.fewer));
-    ASSIGN_OR_RETURN(CompiledSession session, generation_session(scenario, *fewer, one.plan, verify));
-    made.weights.push_back(one.weight);
-    made.sessions.push_back(std::move(session));
+    parts.push_back({one.weight, fewer, one.plan});
+  }
+  return parts;
+}
+
+// What `work` makes of all parts of these plans, on all cores, the largest first: the last ones to end are small.
+template <class Made>
+std::vector<std::vector<Made>> of_all_parts(const std::vector<std::vector<PlanPart>>& plans, size_t workers,
+                                            const std::function<Made(size_t plan, const PlanPart& part)>& work) {
+  struct Job {
+    size_t plan, part, layers;
+  };
+  std::vector<Job> jobs;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    for (size_t k = 0; k < plans[i].size(); ++k) jobs.push_back({i, k, layers_lowered(plans[i][k].plan)});
+  }
+  std::ranges::stable_sort(jobs, std::greater(), &Job::layers);
+  std::vector<std::optional<Made>> results(jobs.size());
+  on_all_cores(
+      jobs.size(), [&](size_t j) { results[j].emplace(work(jobs[j].plan, plans[jobs[j].plan][jobs[j].part])); },
+      workers);
+  std::vector<std::vector<std::optional<Made>>> by_part(plans.size());
+  for (size_t i = 0; i < plans.size(); ++i) by_part[i].resize(plans[i].size());
+  for (size_t j = 0; j < jobs.size(); ++j) by_part[jobs[j].plan][jobs[j].part] = std::move(results[j]);
+  std::vector<std::vector<Made>> made(plans.size());
+  for (size_t i = 0; i < plans.size(); ++i) {
+    for (std::optional<Made>& one : by_part[i]) made[i].push_back(*std::move(one));
   }
   return made;
 }
 
 template <class Of>
-double weighted_sum(const std::vector<double>& weights, const Of& of) {
+double weighted_sum(const std::vector<PlanPart>& parts, const Of& of) {
   double sum = 0;
-  for (size_t i = 0; i < weights.size(); ++i) sum += weights[i] * of(i);
+  for (size_t i = 0; i < parts.size(); ++i) sum += parts[i].weight * of(i);
   return sum;
 }
 
 // [device of the Programs]
-std::vector<DeviceNeeds> needed_by(const PlanSessions& plan) {
-  std::vector<DeviceNeeds> needed;
-  const auto sum = [&](const auto& of) { return bytes(std::llround(weighted_sum(plan.weights, of))); };
-  const std::vector<DeviceProgram>& devices = plan.sessions[0].session.programs[0].devices;
+std::vector<DeviceNeeds> needs_of(const Session& session) {
+  std::vector<DeviceNeeds> needs;
+  const std::vector<DeviceProgram>& devices = session.programs[0].devices;
   for (size_t d = 0; d < devices.size(); ++d) {
-    const Bytes arena = sum([&](size_t i) {
-      int64_t most = 0;
-      for (const Program& program : plan.sessions[i].session.programs)
-        most = std::max(most, program.devices[d].arena.value());
-      return static_cast<double>(most);
-    });
-    const Bytes caches = sum([&](size_t i) {
-      int64_t all = 0;
-      for (const Buffer& buffer : plan.sessions[i].session.programs.back().devices[d].buffers)
-        all += buffer.kind == BufferKind::state ? buffer.stride() : 0;
-      return static_cast<double>(all);
-    });
-    needed.push_back({devices[d].kind, devices[d].memory, arena, caches});
+    DeviceNeeds& of = needs.emplace_back(DeviceNeeds{devices[d].kind, devices[d].memory, {}, {}});
+    for (const Program& program : session.programs) of.arena = std::max(of.arena, program.devices[d].arena);
+    for (const Buffer& buffer : session.programs.back().devices[d].buffers) {
+      if (buffer.kind == BufferKind::state) of.caches = of.caches + bytes(buffer.stride());
+    }
   }
-  return needed;
+  return needs;
+}
+
+// Of a plan, from its parts'.
+std::vector<DeviceNeeds> whole_needs(const std::vector<PlanPart>& parts,
+                                     const std::vector<std::vector<DeviceNeeds>>& of_parts) {
+  std::vector<DeviceNeeds> whole = of_parts[0];
+  for (size_t d = 0; d < whole.size(); ++d) {
+    for (Bytes DeviceNeeds::*what : {&DeviceNeeds::arena, &DeviceNeeds::caches}) {
+      const auto of = [&](size_t i) { return static_cast<double>((of_parts[i][d].*what).value()); };
+      whole[d].*what = bytes(std::llround(weighted_sum(parts, of)));
+    }
+  }
+  return whole;
 }
 
 // Of the device that needs the most. Error: it is more than a device has.
-Status find_fullest(const PlanSessions& plan, const std::vector<DeviceNeeds>& needed, GenerationTimes& times) {
-  const std::vector<DeviceProgram>& devices = plan.sessions[0].session.programs[0].devices;
+Status find_fullest(const Session& session, const std::vector<DeviceNeeds>& needed, GenerationTimes& times) {
+  const std::vector<DeviceProgram>& devices = session.programs[0].devices;
   for (size_t d = 0; d < devices.size(); ++d) {
     if (needed[d].kind == DeviceKind::host) continue;
     if (needed[d].arena > needed[d].memory)
@@ -112,19 +137,12 @@ Result<std::unique_ptr<LongerContext>> with_context(const Scenario& scenario, in
 
 // Positions until one of the devices is full. 0: not known. What is there beside the caches, the more of some kernels'
 // scratch included, is as large as now until scratch that grows with the context is larger: a line through two long
-// contexts.
+// contexts. there: what is needed with each of them.
 int64_t largest_context(const std::vector<DeviceNeeds>& now, const Scenario& scenario,
-                        const std::vector<std::unique_ptr<LongerContext>>& longer, const Plan& plan) {
-  if (longer.empty()) return 0;
-  std::vector<std::vector<DeviceNeeds>> there;
+                        const std::vector<std::unique_ptr<LongerContext>>& longer,
+                        const std::vector<std::vector<DeviceNeeds>>& there) {
   std::vector<double> context = {static_cast<double>(scenario.generation->context)};
-  for (const auto& one : longer) {
-    const auto sessions =
-        sessions_of(one->scenario, one->models.at(plan.micro_batches), one->shorter.get(), plan, false);
-    if (!sessions) return 0;
-    there.push_back(needed_by(*sessions));
-    context.push_back(static_cast<double>(one->scenario.generation->context));
-  }
+  for (const auto& one : longer) context.push_back(static_cast<double>(one->scenario.generation->context));
   const auto value = [](Bytes bytes) { return static_cast<double>(bytes.value()); };
   double most = std::numeric_limits<double>::infinity();
   for (size_t d = 0; d < now.size(); ++d) {
@@ -270,46 +288,84 @@ void Ranker::choose_for_requirements() {
 // Some at a time: sessions of a large model take tens of megabytes each.
 Status Ranker::time_some_generations(size_t begin, size_t end) {
   const std::span<RankedPlan> plans(ranking_.judged.data() + begin, end - begin);
-  std::vector<std::optional<Result<PlanSessions>>> compiled(plans.size());
-  std::vector<GenerationTimes> all(plans.size());
+  std::vector<std::vector<PlanPart>> parts(plans.size());
   std::vector<Status> fits(plans.size(), ok_status());
   on_all_cores(
       plans.size(),
       [&](size_t i) {
-        const GenerationModels& models = generations_.at(plans[i].plan.micro_batches);
-        compiled[i] = sessions_of(scenario_, models, shorter_generations_.get(), plans[i].plan);
-        fits[i] = compiled[i]->ok() ? ok_status() : Status(compiled[i]->error());
-        if (!fits[i].ok()) return;
-        std::vector<DeviceNeeds>& needed = needed_[begin + i];
-        needed = needed_by(**compiled[i]);
-        fits[i] = find_fullest(**compiled[i], needed, all[i]);
-        if (fits[i].ok() && scenario_.generation->require.context)
-          all[i].largest_context = largest_context(needed, scenario_, longer_, plans[i].plan);
+        const Plan& plan = plans[i].plan;
+        auto made = parts_of(generations_.at(plan.micro_batches), shorter_generations_.get(), plan);
+        if (made)
+          parts[i] = *std::move(made);
+        else
+          fits[i] = Status(made.error());
       },
       workers());
+  const auto compiled = of_all_parts<Result<CompiledSession>>(parts, workers(), [&](size_t, const PlanPart& part) {
+    return generation_session(scenario_, *part.models, part.plan);
+  });
+  std::vector<GenerationTimes> all(plans.size());
   std::vector<TimedSession> sessions;
   for (size_t i = 0; i < plans.size(); ++i) {
+    std::vector<std::vector<DeviceNeeds>> needs;
+    for (const Result<CompiledSession>& one : compiled[i]) {
+      if (one.ok())
+        needs.push_back(needs_of(one.value().session));
+      else if (fits[i].ok())
+        fits[i] = Status(one.error());
+    }
+    if (fits[i].ok()) {
+      needed_[begin + i] = whole_needs(parts[i], needs);
+      fits[i] = find_fullest(compiled[i][0].value().session, needed_[begin + i], all[i]);
+    }
     if (!fits[i].ok()) {
       plans[i].why_not = fits[i].error().message;
       continue;
     }
-    const bool alone = (*compiled[i])->sessions.size() == 1;
-    for (const CompiledSession& one : (*compiled[i])->sessions) sessions.push_back({&one.session, alone});
+    const bool alone = compiled[i].size() == 1;
+    for (const Result<CompiledSession>& one : compiled[i]) sessions.push_back({&one.value().session, alone});
   }
   ASSIGN_OR_RETURN(const std::vector<GenerationTimes> times,
                    time_generation(scenario_, sessions, *options_.tier, workers()));
   size_t next = 0;
   for (size_t i = 0; i < plans.size(); ++i) {
     if (!fits[i].ok()) continue;
-    const std::vector<double>& weights = (*compiled[i])->weights;
-    all[i].first_token_s = weighted_sum(weights, [&](size_t k) { return times[next + k].first_token_s; });
-    all[i].next_token_s = weighted_sum(weights, [&](size_t k) { return times[next + k].next_token_s; });
+    all[i].first_token_s = weighted_sum(parts[i], [&](size_t k) { return times[next + k].first_token_s; });
+    all[i].next_token_s = weighted_sum(parts[i], [&](size_t k) { return times[next + k].next_token_s; });
     all[i].tokens_per_s = tokens_per_s(scenario_, all[i]);
-    plans[i].misses = misses_of(scenario_, all[i]);
     plans[i].generation = all[i];
-    next += weights.size();
+    next += parts[i].size();
   }
   return ok_status();
+}
+
+// [plan]; as far as they have times.
+void Ranker::find_contexts_of(const std::vector<size_t>& plans) {
+  const size_t contexts = longer_.size();
+  if (contexts == 0) return;
+  std::vector<std::vector<PlanPart>> parts(plans.size() * contexts);  // by plan, then by context
+  on_all_cores(
+      parts.size(),
+      [&](size_t i) {
+        const LongerContext& one = *longer_[i % contexts];
+        const Plan& plan = ranking_.judged[plans[i / contexts]].plan;
+        auto made = parts_of(one.models.at(plan.micro_batches), one.shorter.get(), plan);
+        if (made) parts[i] = *std::move(made);
+      },
+      workers());
+  const auto needs = of_all_parts<std::vector<DeviceNeeds>>(parts, workers(), [&](size_t i, const PlanPart& part) {
+    const auto session = generation_session(longer_[i % contexts]->scenario, *part.models, part.plan, false);
+    return session.ok() ? needs_of(session.value().session) : std::vector<DeviceNeeds>();
+  });
+  for (size_t p = 0; p < plans.size(); ++p) {
+    std::vector<std::vector<DeviceNeeds>> there;
+    for (size_t i = p * contexts; i < (p + 1) * contexts; ++i) {
+      const bool known = !needs[i].empty() && std::ranges::none_of(needs[i], &std::vector<DeviceNeeds>::empty);
+      if (known) there.push_back(whole_needs(parts[i], needs[i]));
+    }
+    GenerationTimes& times = ranking_.judged[plans[p]].generation.value();
+    if (there.size() == contexts) times.largest_context = largest_context(needed_[plans[p]], scenario_, longer_, there);
+  }
 }
 
 void Ranker::prepare_longer_contexts() {
@@ -336,14 +392,7 @@ void Ranker::find_longest_contexts() {
   }
   std::erase_if(wanted, [&](size_t i) { return !ranking_.judged[i].generation; });
   prepare_longer_contexts();
-  const std::vector<size_t> all(wanted.begin(), wanted.end());
-  on_all_cores(
-      all.size(),
-      [&](size_t i) {
-        RankedPlan& ranked = ranking_.judged[all[i]];
-        ranked.generation->largest_context = largest_context(needed_[all[i]], scenario_, longer_, ranked.plan);
-      },
-      workers());
+  find_contexts_of({wanted.begin(), wanted.end()});
 }
 
 // Of all that are judged. A plan whose prompts need more memory than its tokens do may fit no longer: it stays without
@@ -357,6 +406,16 @@ Status Ranker::time_generations() {
     const size_t end = std::min(plans.size(), begin + sessions_a_core * workers());
     RETURN_IF_ERROR(time_some_generations(begin, end));
     begin = end;
+  }
+  if (scenario_.generation->require.context) {
+    std::vector<size_t> timed;
+    for (size_t i = 0; i < plans.size(); ++i) {
+      if (plans[i].generation) timed.push_back(i);
+    }
+    find_contexts_of(timed);
+  }
+  for (RankedPlan& plan : plans) {
+    if (plan.generation) plan.misses = misses_of(scenario_, *plan.generation);
   }
   sort_judged_by(
       [&](size_t i) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -170,6 +171,20 @@ Result<Timing> collect(const Job& job) {
   return timing;
 }
 
+// How many of the processes still run, once fewer than `width` do. More if nobody can tell: then the first is waited
+// for.
+size_t await_fewer(const std::deque<Job>& jobs, size_t width) {
+  while (true) {
+    std::vector<pollfd> ends;
+    for (const Job& job : jobs) ends.push_back({job.words, 0, 0});  // the other end closes with its process
+    if (ends.size() < width) return ends.size();
+    if (::poll(ends.data(), ends.size(), 0) < 0 && errno != EINTR) return ends.size();
+    std::erase_if(ends, [](const pollfd& end) { return (end.revents & POLLHUP) != 0; });
+    if (ends.size() < width) return ends.size();
+    if (::poll(ends.data(), ends.size(), -1) < 0 && errno != EINTR) return ends.size();
+  }
+}
+
 class SimGridTier final : public Tier {
  public:
   std::string_view name() const override { return "simgrid"; }
@@ -187,8 +202,8 @@ class SimGridTier final : public Tier {
 
   Status simulate_each(size_t count, const std::function<Simulation(size_t)>& simulation,
                        const std::function<bool(size_t, Timing)>& take) const override {
-    std::deque<Job> running;
-    const size_t width = core_count();
+    std::deque<Job> running;  // in order; those whose process has ended may wait for one before them
+    const size_t width = core_count(), most = 8 * width;
     std::optional<Error> trouble;
     bool go_on = true;
     const auto collect_first = [&] {
@@ -203,7 +218,7 @@ class SimGridTier final : public Tier {
       }
     };
     for (size_t i = 0; i < count && !trouble && go_on; ++i) {
-      if (running.size() >= width) collect_first();
+      while (running.size() >= most || await_fewer(running, width) >= width) collect_first();
       if (trouble || !go_on) break;
       auto job = start(simulation(i), i);
       if (job) {
