@@ -212,7 +212,7 @@ Operand DeviceBuffers::state(int stage, ValueId root) {
   if (place.buffer.valid()) return {place.buffer};
   // A network's own is of the samples it goes on with: each micro-batch has one.
   place = {add_stored(own_name(root), value.type, BufferKind::state, value.state ? l_.micro_batches() : 1), root};
-  const std::span<const ValueId> weights = l_.training == nullptr ? l_.graph->states : l_.training->nodes.trained;
+  const std::vector<ValueId> weights = l_.training == nullptr ? l_.graph->states : changed_weights(l_.training->nodes);
   // An optimizer's and a network's own begin as zeros.
   if (value.state || std::ranges::find(weights, root) == weights.end()) return {place.buffer};
   Buffer& buffer = out_.buffers[place.buffer.index()];

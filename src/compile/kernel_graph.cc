@@ -131,15 +131,16 @@ WantedKernels wanted_weight_forms(const KernelGraph& like) {
 Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Level>& levels,
                                    const KernelPreference& prefer, const std::optional<TrainingOptions>& training,
                                    const WantedKernels& wanted, std::vector<ValueId> states) {
-  KernelGraph result = with_readers(std::move(at_micro_batch), {});
   if (!training) {
+    KernelGraph result = with_readers(std::move(at_micro_batch), {});
     result.states = std::move(states);
     result.updates = state_updates(result.graph);
     for (const StateUpdate& update : result.updates) result.states.push_back(update.state);
     RETURN_IF_ERROR(choose(result, levels, prefer, wanted));
     return result;
   }
-  ASSIGN_OR_RETURN(StepGraph step, step_graph(result.graph, *training));
+  ASSIGN_OR_RETURN(StepGraph step, step_graph(at_micro_batch, *training));
+  KernelGraph result = with_readers(std::move(step.network), {});
   Training made;
   made.options = *training;
   made.step = with_readers(std::move(step.graph), step.nodes.computed);

@@ -110,7 +110,7 @@ void check_states(std::span<const SessionPart> parts) {
   std::set<std::string> trained;
   for (const SessionPart& part : parts) {
     if (part.graph->training == nullptr) continue;
-    for (const ValueId weight : part.graph->training->nodes.trained)
+    for (const ValueId weight : changed_weights(part.graph->training->nodes))
       trained.insert(part.graph->graph.value(weight).name);
   }
   for (const SessionPart& part : parts) {

@@ -1,13 +1,17 @@
 // Inputs for those who bring none: what a network can be measured with.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <string>
 #include <vector>
 
 #include "base/random.h"
 #include "exec/run.h"
+#include "graph/differentiate/step_graph.h"
 #include "graph/elements.h"
 
 namespace nlsplit::inline exec {
@@ -67,6 +71,11 @@ void fill_inputs(const Program& program, uint64_t seed, std::vector<NamedTensor>
                               ? pointing_nowhere
                               : std::max<int64_t>(known->second, 1);
     std::vector<int64_t> values(static_cast<size_t>(count));
+    if (input.name == samples_name || input.name.ends_with(fmt::format("/{}", samples_name))) {
+      std::iota(values.begin(), values.end(), 0);
+      input.raw = raw_of(input.type.dtype, std::span<const int64_t>(values));
+      continue;
+    }
     for (int64_t& value : values) value = static_cast<int64_t>(random.below(static_cast<uint64_t>(bound)));
     input.raw = raw_of(input.type.dtype, std::span<const int64_t>(values));
   }

@@ -119,7 +119,7 @@ Result<SavedSession> saved_training_session(Loaded& loaded, const Plan& plan) {
                      graph.node(output.producer).op == Op::Softmax;
   ASSIGN_OR_RETURN(const PreparedModel prepared, prepare_model(scenario, graph, plan.micro_batches));
   const KernelGraph& kernels = prepared.kernels;
-  for (const ValueId weight : kernels.training->nodes.trained)
+  for (const ValueId weight : changed_weights(kernels.training->nodes))
     of.weights.push_back(kernels.training->step.graph.value(weight).name);
   ASSIGN_OR_RETURN(of.step_s, time_steps(scenario, saved.session, simgrid_tier()));
   ASSIGN_OR_RETURN(const Program joined, join(saved.session));

@@ -89,7 +89,8 @@ Result<CompiledSession> compile_programs(const Scenario& scenario, Model& model,
     prepared.push_back(std::move(*made));
     const KernelGraph& kernels = prepared.back().kernels;
     if (kernels.training) {
-      for (const ValueId weight : kernels.training->nodes.trained) trained.insert(kernels.graph.value(weight).name);
+      for (const ValueId weight : changed_weights(kernels.training->nodes))
+        trained.insert(kernels.graph.value(weight).name);
       model.weights.add_all(kernels.training->nodes.constants);
     }
     parts.push_back({program.name, &kernels, std::move(same)});

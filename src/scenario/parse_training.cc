@@ -14,8 +14,9 @@ constexpr double most_decay = 1e6;
 constexpr double below_one = 0.999999999;  // a moving mean with a factor of 1 never moves
 constexpr int64_t most_steps = int64_t{1} << 40;
 
-constexpr std::string_view keys_of_training[] = {"optimizer",  "learning_rate",      "clip", "recompute", "loss",
-                                                 "all_reduce", "all_reduce_buckets", "zero"};
+constexpr std::string_view keys_of_training[] = {"optimizer", "learning_rate", "clip",       "batch_norm",
+                                                 "recompute", "loss",          "all_reduce", "all_reduce_buckets",
+                                                 "seed",      "zero"};
 
 Result<double> read_rate(const Source& source, const Yaml& node, std::string_view what) {
   return read_number(source, node, what, least_rate, most_rate);
@@ -138,6 +139,24 @@ Status parse_optimizer(const Source& source, const Yaml& node, TrainingOptions& 
   return parse_settings(source, node.items[0], options);
 }
 
+// frozen, batch, or {batch: {momentum: 0.01}}.
+Status parse_batch_norm(const Source& source, const Yaml& node, TrainingOptions& options) {
+  static constexpr std::array<std::string_view, 2> ways = {"frozen", "batch"};
+  if (!node.is_map()) {
+    ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, node, "batch_norm", ways));
+    options.batch_norm = static_cast<BatchNorm>(chosen);
+    return ok_status();
+  }
+  ASSIGN_OR_RETURN(const Fields fields, Fields::open(source, node, "batch_norm", {"batch"}));
+  ASSIGN_OR_RETURN(const Yaml* batch, fields.need("batch"));
+  options.batch_norm = BatchNorm::batch;
+  ASSIGN_OR_RETURN(const Fields settings, Fields::open(source, *batch, "batch", {"momentum"}));
+  if (const Yaml* momentum = settings.find("momentum")) {
+    ASSIGN_OR_RETURN(options.batch_norm_momentum, read_number(source, *momentum, "momentum", 0, 1));
+  }
+  return ok_status();
+}
+
 }  // namespace
 
 std::span<const std::string_view> training_keys() { return keys_of_training; }
@@ -184,6 +203,13 @@ Status parse_training(const Source& source, const Fields& workload, Scenario& sc
     constexpr int64_t most_buckets = 1024;
     ASSIGN_OR_RETURN(const int64_t count, read_integer(source, *buckets, "all_reduce_buckets", 1, most_buckets));
     scenario.buckets = static_cast<int>(count);
+  }
+  if (const Yaml* batch_norm = workload.find("batch_norm")) {
+    RETURN_IF_ERROR(parse_batch_norm(source, *batch_norm, options));
+  }
+  if (const Yaml* seed = workload.find("seed")) {
+    ASSIGN_OR_RETURN(const int64_t value, read_integer(source, *seed, "seed", 0, INT64_MAX));
+    options.seed = static_cast<uint64_t>(value);
   }
   if (const Yaml* recompute = workload.find("recompute")) {
     static constexpr std::array<std::string_view, 2> amounts = {"none", "full"};

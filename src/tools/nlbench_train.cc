@@ -57,6 +57,12 @@ class TrainingLog {
     const Program& program = job_.session().programs.front();
     fmt::print("{} · {} in {} on {}\n", job_.session().name, counted(program.batch, "sample"),
                counted(program.micro_batches, "micro-batch"), counted(std::ssize(program.devices), "device"));
+    const auto has = [&](Op op) {
+      return std::ranges::find(program.descs, op, &ComputeDesc::op) != program.descs.end();
+    };
+    if (has(Op::BatchNormalization))
+      fmt::print("batch norm  frozen, by the model's mean and variance; `batch_norm: batch` takes the micro-batch's\n");
+    if (has(Op::BatchNormalizationTraining)) fmt::print("batch norm  by the mean and variance of each micro-batch\n");
     fmt::print("data        {}{}, {:.4g} steps an epoch\n", counted(job_.data.samples(), "sample"),
                job_.drawn ? " drawn at random (--data gives some)" : "",
                static_cast<double>(job_.data.samples()) / static_cast<double>(program.batch));

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#include "graph/differentiate/step_graph.h"
+
 namespace nlsplit::inline train {
 namespace {
 
@@ -68,6 +70,10 @@ Result<TrainingForm> training_form(const Session& session, const SavedTraining& 
   std::optional<TrainingForm::Input> labels;
   for (const Buffer* const buffer : buffers_of(steps, BufferKind::input)) {
     if (buffer->type.shape.empty() || buffer->banks != steps.micro_batches) return wrong("an input has no samples");
+    if (buffer->name == samples_name) {
+      form.numbers = in_session(of_steps, *buffer);
+      continue;
+    }
     TrainingForm::Input input{{buffer->name, without_samples(buffer->type)}, in_session(of_steps, *buffer), {}, 0};
     if (const auto end = ends.find(buffer->name); end != ends.end()) input.feature.end = end->second;
     input.rows = buffer->type.shape[0];
@@ -199,6 +205,13 @@ void TrainingRun::write(const SessionState& state, int64_t step, int micro_batch
   if (sampled_ != step) {
     order_.read(plan_.first_sample + (step - plan_.first_step) * form_.batch, samples_);
     sampled_ = step;
+  }
+  if (!form_.numbers.empty()) {
+    state.fill(form_.numbers, micro_batch, [&](std::span<std::byte> bytes) {
+      std::vector<int64_t> numbers(bytes.size() / sizeof(int64_t));
+      std::iota(numbers.begin(), numbers.end(), micro_batch * static_cast<int64_t>(numbers.size()));
+      std::memcpy(bytes.data(), numbers.data(), bytes.size());
+    });
   }
   for (const TrainingForm::Input& input : form_.inputs) {
     const auto rows = static_cast<size_t>(input.rows);

@@ -29,6 +29,7 @@ struct TrainingForm {
     int64_t rows = 0;                   // samples of a micro-batch
   };
   std::vector<Input> inputs;  // the last: labels, or targets
+  std::string numbers;        // buffer of `train` on device 0, of samples' numbers in the step; empty: nothing drops
   int64_t batch = 0;          // samples of an execution, of both Programs
   int micro_batches = 1;
   std::string output;  // of `evaluate`, on device 0

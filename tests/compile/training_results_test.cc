@@ -13,6 +13,7 @@
 #include <optional>
 #include <random>
 
+#include "graph/builder.h"
 #include "graph/passes/passes.h"
 #include "graph/reference/evaluate.h"
 #include "kernels/without_kernel.h"
@@ -357,6 +358,180 @@ TEST(TrainingResults, ExactSumsDependOnNeitherCutsNorSchedules) {
     if (HasFailure()) return;
   }
   EXPECT_GT(refused, 0) << "some schedule adds in another order, or decides while it runs";
+}
+
+// The same elements drop in any cut, with replicas, recomputed or not, as in the unsplit network.
+TEST(TrainingResults, DropoutDependsOnNeitherCutsNorReplicas) {
+  constexpr int micro_batches = 4;
+  const OneThread alone;
+  const Cluster cluster = star(3, bytes(int64_t{1} << 36));
+  const std::vector<std::vector<std::vector<size_t>>> shapes = {
+      {{0}}, {{0}, {1}}, {{0}, {1}, {0}, {1}}, {{0, 1}, {2}}, {{0, 1, 2}}};
+  std::mt19937 random(11);
+  Lesson lesson;
+  Model model = random_graph(3, 8);
+  lesson.weights = std::move(model.weights);
+  lesson.network = optimize(model.graph, lesson.weights, Purpose::training).value();
+  // Behind each node with floats of its own a dropout, which all its readers read.
+  GraphBuilder g("dropping");
+  std::vector<ValueId> now(lesson.network.values.size());
+  for (size_t v = 0; v < lesson.network.values.size(); ++v) {
+    const Value& value = lesson.network.values[v];
+    if (value.kind == ValueKind::weight) now[v] = g.weight(value.name, value.type, value.content);
+    if (value.kind == ValueKind::input) now[v] = g.input(value.name, value.type);
+  }
+  for (const Node& node : lesson.network.nodes) {
+    std::vector<ValueId> inputs;
+    for (const ValueId input : node.inputs) inputs.push_back(input.valid() ? now[input.index()] : ValueId());
+    const std::vector<ValueId> made = g.add_all(node.op, node.name, inputs, node.attrs).value();
+    for (size_t i = 0; i < made.size(); ++i) now[node.outputs[i].index()] = made[i];
+    const bool drops =
+        is_real(g.type(made[0]).dtype) && !g.type(made[0]).shape.empty() && g.type(made[0]).shape[0] == 1;
+    if (drops)
+      now[node.outputs[0].index()] = g.add(Op::Dropout, node.name + " dropped", {made[0]}, {{"ratio", 0.25}}).value();
+  }
+  for (const ValueId output : lesson.network.outputs) g.output(now[output.index()]);
+  lesson.network = std::move(g).finish();
+  lesson.options.settings.rate = RateSchedule{1};
+  lesson.options.seed = 17;
+  lesson.options.micro_batches = micro_batches;
+  const Weights wanted = updated_unsplit(lesson, micro_batches, random);
+  Lesson other = lesson;
+  other.options.seed = 18;
+  std::mt19937 again(11);
+  EXPECT_NE(updated_unsplit(other, micro_batches, again), wanted) << "another seed drops others";
+  const Graph network = with_batch(lesson.network, 1).value();
+  int compared = 0;
+  for (const bool recompute : {false, true}) {
+    lesson.options.recompute = recompute;
+    const KernelGraph kernels = choose_kernels(network, {Isa::v3}, {}, lesson.options).value();
+    for (const char* schedule : {"gpipe", "1f1b", "zb_h1", "interleaved"}) {
+      for (const auto& shape : shapes) {
+        Plan plan = random_plan(network.nodes.size(), shape, micro_batches, random);
+        plan.schedule = schedule;
+        const auto compiled = compile(kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr, {});
+        if (!compiled.ok()) continue;  // not a placement it serves, or a shared weight
+        Machine machine(compiled->program, lesson, kernels.training->nodes.constants);
+        machine.run();
+        expect_close(machine.weights(), wanted, lesson, fmt::format("{}, {} stages", schedule, shape.size()));
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 10);
+}
+
+// Two layers that normalize by their samples, and what takes the place of an image's classes.
+Lesson normalized(std::mt19937& random) {
+  Lesson lesson;
+  GraphBuilder g("normalized");
+  const auto weight = [&](const std::string& name, Shape shape) {
+    const TensorType type{DType::f32, std::move(shape)};
+    std::string bytes = random_bytes(type, 0, random);
+    for (size_t i = 0; name.ends_with("var") && i < bytes.size(); i += sizeof(float)) {
+      const float one = 1;
+      std::memcpy(bytes.data() + i, &one, sizeof(one));
+    }
+    return g.weight(name, type, lesson.weights.add_bytes(type, std::move(bytes)));
+  };
+  ValueId x = g.input("x", {DType::f32, {1, 2, 4, 4}});
+  for (const std::string layer : {"a", "b"}) {
+    const Attrs conv{{"dilations", std::vector<int64_t>{1, 1}},
+                     {"group", int64_t{1}},
+                     {"kernel_shape", std::vector<int64_t>{3, 3}},
+                     {"pads", std::vector<int64_t>{1, 1, 1, 1}},
+                     {"strides", std::vector<int64_t>{1, 1}}};
+    const int64_t from = layer == "a" ? 2 : 3;
+    x = g.add(Op::Conv, "conv_" + layer, {x, weight(layer + ".w", {3, from, 3, 3})}, conv).value();
+    x = g.add(Op::BatchNormalization, "bn_" + layer,
+              {x, weight(layer + ".scale", {3}), weight(layer + ".bias", {3}), weight(layer + ".mean", {3}),
+               weight(layer + ".var", {3})},
+              {{"epsilon", 1e-5}})
+            .value();
+    x = g.add(Op::Relu, "relu_" + layer, {x}, {}).value();
+  }
+  x = g.add(Op::GlobalAveragePool, "pool", {x}, {}).value();
+  x = g.add(Op::Flatten, "flat", {x}, {{"axis", int64_t{1}}}).value();
+  g.output(x);
+  lesson.network = std::move(g).finish();
+  lesson.options.batch_norm = BatchNorm::batch;
+  lesson.options.settings.rate = RateSchedule{0.5};
+  return lesson;
+}
+
+// Means and variances move once a micro-batch, in their order, recomputed or not, wherever the layer is.
+TEST(TrainingResults, RunningStatisticsDependOnNeitherCutsNorSchedules) {
+  constexpr int micro_batches = 4;
+  const OneThread alone;
+  std::mt19937 random(5);
+  Lesson lesson = normalized(random);
+  lesson.options.micro_batches = micro_batches;
+  const Graph network = with_batch(lesson.network, 2).value();
+  const Graph step = step_graph(network, lesson.options).value().graph;
+  for (const ValueId id : step.inputs) {
+    const Value& input = step.value(id);
+    TensorType whole = input.type;
+    whole.shape[0] *= micro_batches;
+    lesson.samples[input.name] = random_bytes(whole, 3, random);
+  }
+  const Cluster cluster = star(3, bytes(int64_t{1} << 36));
+  const std::vector<std::vector<std::vector<size_t>>> shapes = {
+      {{0}}, {{0}, {1}}, {{0}, {1}, {2}}, {{0}, {1}, {0}, {1}}, {{0}, {1}, {1}, {0}}};
+  std::optional<Weights> wanted;
+  int compared = 0;
+  for (const bool recompute : {false, true}) {
+    lesson.options.recompute = recompute;
+    const KernelGraph kernels = choose_kernels(network, {Isa::v3}, {}, lesson.options).value();
+    EXPECT_EQ(kernels.training->nodes.running.size(), 4u);
+    for (const SchedulePolicy& policy : all_schedules()) {
+      if (policy.mode == ScheduleMode::inference) continue;
+      for (const auto& shape : shapes) {
+        Plan plan = random_plan(network.nodes.size(), shape, micro_batches, random);
+        plan.schedule = policy.name;
+        CompileOptions options;
+        options.exact = true;
+        const auto compiled = compile(kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr, options);
+        if (!compiled.ok()) continue;  // not a placement it serves, or not exact
+        Machine machine(compiled->program, lesson, kernels.training->nodes.constants);
+        machine.run();
+        if (!wanted) wanted = machine.weights();
+        EXPECT_EQ(machine.weights(), *wanted) << fmt::format("{}, {} stages", policy.name, shape.size());
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 10);
+  // By hand, of the first layer: its convolution's results, micro-batch after micro-batch.
+  const auto of = [&](const std::string& name) {
+    for (const Value& value : lesson.network.values) {
+      if (value.name == name) return tensor_of(value.type, lesson.weights.materialise(value.content).value());
+    }
+    return Tensor();
+  };
+  std::vector<float> mean = of("a.mean").values, variance(3, 1);
+  Graph first = network;
+  first.outputs = {first.nodes[0].outputs[0]};
+  const std::string& samples = lesson.samples.at("x");
+  for (size_t m = 0; m < micro_batches; ++m) {
+    const size_t size = samples.size() / micro_batches;
+    const Tensor x = tensor_of(network.value(network.inputs[0]).type, samples.substr(m * size, size));
+    const Tensor y = evaluate(first, lesson.weights, {x}).value()[0];
+    for (size_t c = 0; c < 3; ++c) {
+      std::vector<double> values;
+      for (size_t n = 0; n < 2; ++n) {
+        for (size_t i = 0; i < 16; ++i) values.push_back(static_cast<double>(y.values[(n * 3 + c) * 16 + i]));
+      }
+      double sum = 0, squares = 0;
+      for (const double v : values) sum += v;
+      for (const double v : values) squares += (v - sum / 32) * (v - sum / 32);
+      mean[c] = static_cast<float>(0.9 * static_cast<double>(mean[c]) + 0.1 * sum / 32);
+      variance[c] = static_cast<float>(0.9 * static_cast<double>(variance[c]) + 0.1 * squares / 31);
+    }
+  }
+  for (size_t c = 0; c < 3; ++c) {
+    EXPECT_NEAR(wanted->at("a.mean")[c], mean[c], 1e-5);
+    EXPECT_NEAR(wanted->at("a.var")[c], variance[c], 1e-5);
+  }
 }
 
 }  // namespace

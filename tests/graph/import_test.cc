@@ -213,7 +213,13 @@ TEST(Import, OldSoftmaxRunsOverAllLaterAxes) {
 }
 
 TEST(Import, DropoutIsNothingUnlessItTrains) {
-  EXPECT_EQ(nodes_of(one(7, "Dropout", {1, 4})), "%y f32[1,4] = Identity(%x) as \"it\"\n");
+  EXPECT_EQ(nodes_of(one(7, "Dropout", {1, 4})), "%y f32[1,4] = Dropout(%x) as \"it\"\n");
+  EXPECT_EQ(nodes_of(one(13, "Dropout", {1, 4},
+                         [](OnnxFile& f, onnx::NodeProto& n) {
+                           f.floats("ratio", {}, {0.25});
+                           n.add_input("ratio");
+                         })),
+            "%y f32[1,4] = Dropout(%x) {ratio=0.25} as \"it\"\n");
   EXPECT_THAT(nodes_of(one(13, "Dropout", {1, 4},
                            [](OnnxFile& f, onnx::NodeProto& n) {
                              f.floats("ratio", {}, {0.5});

@@ -7,6 +7,22 @@
 namespace nlsplit {
 namespace {
 
+TEST(Passes, RemoveDropoutButOfAnOutput) {
+  EXPECT_EQ(after("remove_dropout", R"(graph "g"
+input %x f32[1,4]
+%a f32[1,4] = Dropout(%x) {ratio=0.25} as "first"
+%b f32[1,4] = Relu(%a) as "relu"
+%c f32[1,4] = Dropout(%b) {ratio=0.25} as "last"
+output %c
+)"),
+            R"(graph "g"
+input %x f32[1,4]
+%b f32[1,4] = Relu(%x) as "relu"
+%c f32[1,4] = Dropout(%b) {ratio=0.25} as "last"
+output %c
+)");
+}
+
 TEST(RemoveIdentity, TakesOutEveryKindOfNothing) {
   EXPECT_EQ(after("remove_identity", R"(graph "g"
 input %x f32[2,4]

@@ -41,6 +41,7 @@ inline std::vector<Tensor> kernel_operands(const ComputeDesc& desc, uint64_t see
   for (size_t i = 0; i < tensors.size(); ++i) {
     const bool divisor = desc.op == Op::Div && i == 1;
     const bool positive = desc.op == Op::Sqrt || (desc.op == Op::BatchNormalization && i == 4) ||
+                          (desc.op == Op::BatchNormalizationTrainingGradient && i == 4) ||
                           (desc.op == Op::BatchNormalizationScaleGradient && i == 3);
     for (float& v : tensors[i].values) {
       if (divisor || positive) v = std::abs(v) + 0.25f;

@@ -151,6 +151,8 @@ class PieceOf {
         if (axis_ > 1) return false;
         for (size_t i = 0; i < whole_.own_inputs(); ++i) take(i, axis_);
         return true;
+      case Op::BatchNormalizationTraining:
+      case Op::BatchNormalizationTrainingGradient:
       case Op::BatchNormalizationScaleGradient:
       case Op::GatherGradient:
       case Op::SoftmaxCrossEntropyGradient:

@@ -357,6 +357,20 @@ class RandomDesc {
         input(shape);
         return input(shape);
       }
+      case Op::BatchNormalizationTraining: {
+        const Shape shape = image();
+        input(shape);
+        for (int i = 0; i < 2; ++i) input({shape[1]}, true);
+        desc_.attrs = {{"epsilon", 1e-3}};
+        return;
+      }
+      case Op::BatchNormalizationTrainingGradient: {
+        const Shape shape = image();
+        for (int i = 0; i < 2; ++i) input(shape);
+        for (int i = 0; i < 3; ++i) input({shape[1]}, true);
+        desc_.attrs = {{"epsilon", 1e-3}};
+        return;
+      }
       case Op::BatchNormalizationScaleGradient: {
         const Shape shape = image();
         for (int i = 0; i < 2; ++i) input(shape);
@@ -524,7 +538,7 @@ inline std::vector<Op> computed_ops() {
   for (int i = 0; i < op_count; ++i) {
     const Op op = static_cast<Op>(i);
     if (has(op, traits::has_kernels) && !is_view(op) && !is_update(op) && op != Op::Accumulate &&
-        op != Op::MovingAverage && op != Op::StepCount && op != Op::SumOfSquares)
+        op != Op::DropoutTraining && op != Op::MovingAverage && op != Op::StepCount && op != Op::SumOfSquares)
       ops.push_back(op);  // update_test.cc
   }
   ops.push_back(Op::Slice);

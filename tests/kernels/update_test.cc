@@ -121,6 +121,33 @@ TEST(UpdateKernel, MovesAMeanWhereItLies) {
   }
 }
 
+// Dropout reads the steps too.
+TEST(DropoutKernel, IsTheReference) {
+  for (const Isa isa : supported_levels()) {
+    const KernelLibrary library = KernelLibrary::load(isa).value();
+    for (const int64_t size : {1, 7, 40'000}) {
+      ComputeDesc desc;
+      desc.op = Op::DropoutTraining;
+      desc.attrs = {{"ratio", 0.5}, {"seed", int64_t{1} << 40}, {"stream", int64_t{2}}};
+      desc.inputs = {{DType::f32, {3, size}}, steps_type(), {DType::i64, {3}}};
+      desc.outputs = info(desc.op).infer(desc.inputs, desc.attrs).value();
+      desc.kernel = choose_kernel(desc, isa).value();
+      ASSERT_EQ(desc.kernel.name, KernelName::dropout);
+      const int64_t steps = 11, samples[3] = {2, 5, 1};
+      const Tensor x = random_tensor(desc.inputs[0], 1);
+      const Tensor before = tensor_of(desc.inputs[1], std::string(reinterpret_cast<const char*>(&steps), 8));
+      const Tensor numbers = tensor_of(desc.inputs[2], std::string(reinterpret_cast<const char*>(samples), 24));
+      const auto wanted = evaluate_op(desc.op, desc.attrs, std::vector{&x, &before, &numbers}, desc.outputs);
+      const std::vector<std::string> operands{std::string(bytes_of(x)), std::string(bytes_of(before)),
+                                              std::string(bytes_of(numbers))};
+      for (const int workers : {1, 3}) {
+        EXPECT_EQ(run(library, desc, operands, false, workers)[0], bytes_of(wanted[0]));
+        EXPECT_EQ(run(library, desc, operands, true, workers)[0], bytes_of(wanted[0])) << "in place";
+      }
+    }
+  }
+}
+
 TEST(UpdateKernel, CountsSteps) {
   for (const Isa isa : supported_levels()) {
     const KernelLibrary library = KernelLibrary::load(isa).value();

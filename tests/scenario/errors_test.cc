@@ -111,6 +111,21 @@ const BadScenario bad_scenarios[] = {
     {"FloorAboveThePeak", "inference", "training, learning_rate: {peak: 0.1, cosine: {steps: 9, floor: 0.2}}",
      "s.yaml:2:81: floor must be a number from 0 to 0.1, not '0.2'"
        "\n  | workload: {mode: training, learning_rate: {peak: 0.1, cosine: {steps: 9, floor: 0.2}}, batch: 16, micro_batches: [1, 4]}"},
+    {"UnknownBatchNorm", "inference", "training, batch_norm: thawed",
+     "s.yaml:2:40: unknown batch_norm 'thawed'; it is 'frozen' or 'batch'"
+       "\n  | workload: {mode: training, batch_norm: thawed, batch: 16, micro_batches: [1, 4]}"},
+    {"BatchNormWithoutBatch", "inference", "training, batch_norm: {momentum: 0.1}",
+     "s.yaml:2:41: unknown key 'momentum' in batch_norm; its keys are batch"
+       "\n  | workload: {mode: training, batch_norm: {momentum: 0.1}, batch: 16, micro_batches: [1, 4]}"},
+    {"BatchNormMomentumAboveOne", "inference", "training, batch_norm: {batch: {momentum: 2}}",
+     "s.yaml:2:59: momentum must be a number from 0 to 1, not '2'"
+       "\n  | workload: {mode: training, batch_norm: {batch: {momentum: 2}}, batch: 16, micro_batches: [1, 4]}"},
+    {"SeedOfInference", "inference", "inference, seed: 1",
+     "s.yaml:2:35: 'seed' is for training: mode: training"
+       "\n  | workload: {mode: inference, seed: 1, batch: 16, micro_batches: [1, 4]}"},
+    {"NegativeSeed", "inference", "training, seed: -1",
+     "s.yaml:2:34: seed must be from 0 to 9223372036854775807, not -1"
+       "\n  | workload: {mode: training, seed: -1, batch: 16, micro_batches: [1, 4]}"},
     {"ClipOfInference", "inference", "inference, clip: 1",
      "s.yaml:2:35: 'clip' is for training: mode: training"
        "\n  | workload: {mode: inference, clip: 1, batch: 16, micro_batches: [1, 4]}"},
@@ -430,7 +445,7 @@ const BadScenario bad_scenarios[] = {
      "s.yaml:8:11: switches must be a list; this is a single value"
        "\n  | switches: s"},
     {"WorkloadAsList", "{mode: inference, batch: 16, micro_batches: [1, 4]}", "[inference]",
-     "s.yaml:2:11: workload must be a map with the keys mode, batch, micro_batches, optimizer, learning_rate, clip, recompute, loss, all_reduce, all_reduce_buckets, zero, prompt, tokens, sequences, chunk, context, candidates, arrivals; this is a list"
+     "s.yaml:2:11: workload must be a map with the keys mode, batch, micro_batches, optimizer, learning_rate, clip, batch_norm, recompute, loss, all_reduce, all_reduce_buckets, seed, zero, prompt, tokens, sequences, chunk, context, candidates, arrivals; this is a list"
        "\n  | workload: [inference]"},
     {"MicroBatchesTooMany", "[1, 4]", "[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]",
      "s.yaml:2:55: at most 64 counts can be tried"
@@ -520,10 +535,11 @@ TEST(ScenarioErrors, OfProgramsOfASession) {
   EXPECT_EQ(error_of("programs: {a: {batch: 4, mode: training}, b: {batch: 8, mode: training, optimizer: adam}}"),
             "s.yaml:2:43: program b has another optimizer than the first program: they share what it keeps of each "
             "weight\n  | programs: {a: {batch: 4, mode: training}, b: {batch: 8, mode: training, optimizer: adam}}");
-  EXPECT_EQ(error_of("programs: {a: {batch: 4, speed: 3}}"),
-            "s.yaml:2:26: unknown key 'speed' in program a; its keys are mode, batch, micro_batches, optimizer, "
-            "learning_rate, clip, recompute, loss, all_reduce, "
-                                                                "all_reduce_buckets, zero, schedule\n  | programs: {a: {batch: 4, speed: 3}}");
+  EXPECT_EQ(
+      error_of("programs: {a: {batch: 4, pace: 3}}"),
+      "s.yaml:2:26: unknown key 'pace' in program a; its keys are mode, batch, micro_batches, optimizer, "
+      "learning_rate, clip, batch_norm, recompute, loss, all_reduce, all_reduce_buckets, seed, zero, schedule\n  | programs: {a: {batch: 4, "
+      "pace: 3}}");
 }
 
 TEST(ScenarioErrors, UnknownScheduleListsThem) {

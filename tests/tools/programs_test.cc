@@ -393,7 +393,7 @@ TEST_F(Programs, ShowRunsThePassesItIsAskedFor) {
   const Outcome unknown = show("--passes fuse_elementwis");
   EXPECT_EQ(unknown.code, 2);
   EXPECT_THAT(unknown.err, HasSubstr("no pass is called \"fuse_elementwis\", did you mean fuse_elementwise?"));
-  EXPECT_THAT(unknown.err, HasSubstr("there are remove_identity, "));
+  EXPECT_THAT(unknown.err, HasSubstr("there are remove_dropout, remove_identity, "));
   EXPECT_EQ(show("--passes fuse_elementwise,-remove_dead").code, 2);
   EXPECT_EQ(show("--passes all --fused").code, 2);
   const Outcome help = show("--help");

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/npy.h"
+#include "graph/onnx_file.h"
 #include "testing/value_of.h"
 #include "tools/run_program.h"
 
@@ -132,6 +133,106 @@ TEST_F(TrainCommand, ReplicasKeepSharesOfTheOptimizersTensors) {
   const json rest = train("one", "--steps 20 --resume " + from), whole = train("copies", "--steps 20");
   for (size_t i = 0; i < 8; ++i)
     EXPECT_NEAR(rest.at("losses")[i].get<double>(), whole.at("losses")[12 + i].get<double>(), 1e-3) << i;
+}
+
+// By the micro-batch's statistics: the bits depend on neither cuts, recomputation nor a pause, running statistics
+// included.
+TEST_F(TrainCommand, NormalizesByTheSamplesAlikeUnderEveryPlan) {
+  const std::string by_samples =
+      "{mode: training, batch: 4, micro_batches: 2, learning_rate: 0.001, batch_norm: batch}";
+  const auto use = [&](const std::string& workload) {
+    std::string text = with(learning, "zoo:simple_cnn?channels=1", "zoo:mobilenet_v2?image=32");
+    text = with(text, "{mode: training, batch: 12, micro_batches: 3, optimizer: adam, learning_rate: 0.002}", workload);
+    text = text.substr(0, text.find("  one:")) + "  one: [rest@m0]\n  halves: [..features.8@m0, rest@m1]\n";
+    scratch_.write("s.yaml", text);
+  };
+  const auto run = [&](const std::string& plan, const std::string& more) {
+    const Outcome done = nlbench(fmt::format("train {} --plan {} --transport threads {}", scenario_, plan, more));
+    EXPECT_EQ(done.code, 0) << done.err;
+    return done.out;
+  };
+  use(by_samples);
+  const std::string file = scratch_ / "w.safetensors";
+  EXPECT_THAT(run("one", "--steps 4 --output " + file), HasSubstr("batch norm  by the mean and variance of each"));
+  const std::string wanted = value_of(read_file(file));
+  EXPECT_THAT(wanted, HasSubstr("features.0.1.running_mean"));
+  run("halves", "--steps 4 --output " + file);
+  EXPECT_EQ(value_of(read_file(file)), wanted);
+  run("halves", "--steps 2 --checkpoint " + (scratch_ / "c"));
+  run("one", "--steps 4 --resume --checkpoint " + (scratch_ / "c") + " --output " + file);
+  EXPECT_EQ(value_of(read_file(file)), wanted);
+  use(with(by_samples, "batch_norm", "recompute: full, batch_norm"));
+  run("halves", "--steps 4 --output " + file);
+  EXPECT_EQ(value_of(read_file(file)), wanted) << "recomputation moves running statistics";
+  use(with(by_samples, "batch_norm: batch", "batch_norm: frozen"));
+  EXPECT_THAT(run("one", "--steps 1 --output " + file), HasSubstr("batch norm  frozen"));
+  EXPECT_EQ(value_of(read_file(file)).find("running_mean"), std::string::npos);
+  use(with(by_samples, "micro_batches: 2", "micro_batches: 4"));
+  const Outcome one = nlbench(fmt::format("train {} --plan one --transport threads --steps 1", scenario_));
+  EXPECT_EQ(one.code, 2);
+  EXPECT_THAT(one.err, AllOf(HasSubstr("batch_norm: batch"), HasSubstr("f32[1,576,1,1]"), HasSubstr("no variance")));
+}
+
+// The same elements drop under every plan, recomputed or not, in other micro-batches and after a pause; others with
+// another seed. Evaluation drops none.
+TEST_F(TrainCommand, DropsAlikeUnderEveryPlan) {
+  OnnxFile file(13);
+  file.input("x", {1, 16});
+  file.node("Dropout", {"x", "ratio"}, "a", "drop1");
+  file.floats("ratio", {}, {0.5F});
+  std::vector<float> weights;
+  for (int i = 0; i < 16 * 16; ++i) weights.push_back(static_cast<float>((i * 7) % 31 - 15) / 60);
+  file.floats("w1", {16, 16}, weights);
+  file.node("MatMul", {"a", "w1"}, "b", "fc1");
+  file.node("Relu", {"b"}, "c", "relu");
+  file.node("Dropout", {"c", "ratio"}, "d", "drop2");
+  file.floats("w2", {16, 4}, std::vector<float>(weights.begin(), weights.begin() + 64));
+  file.node("MatMul", {"d", "w2"}, "y", "fc2");
+  file.output("y");
+  const std::string model = scratch_.write("m.onnx", file.model().SerializeAsString());
+  const std::string dropping =
+      "{mode: training, batch: 12, micro_batches: 4, optimizer: adam, learning_rate: 0.01, seed: 5}";
+  const auto use = [&](const std::string& workload) {
+    std::string text = with(learning, "zoo:simple_cnn?channels=1", model);
+    text = with(text, "{mode: training, batch: 12, micro_batches: 3, optimizer: adam, learning_rate: 0.002}", workload);
+    text = text.substr(0, text.find("  one:")) +
+           "  one: [rest@m0]\n  halves: [..fc1@m0, rest@m1]\n  three: [..drop1@m2, ..drop2@m1, rest@m0]\n  copies: "
+           "[rest@m0+m1]\n";
+    scratch_.write("s.yaml", text);
+  };
+  const std::string output = scratch_ / "w.safetensors";
+  const auto weights_of = [&](const std::string& plan, const std::string& more) {
+    const Outcome done =
+        nlbench(fmt::format("train {} --plan {} --transport threads --output {} {}", scenario_, plan, output, more));
+    EXPECT_EQ(done.code, 0) << done.err;
+    return value_of(read_file(output));
+  };
+  const auto losses_of = [&](const std::string& plan) {
+    const Outcome done =
+        nlbench(fmt::format("train {} --plan {} --transport threads --steps 9 --json -", scenario_, plan));
+    EXPECT_EQ(done.code, 0) << done.err;
+    return json::parse(done.out).at("losses").get<std::vector<double>>();
+  };
+  use(dropping);
+  const std::string wanted = weights_of("one", "--steps 9");
+  for (const char* plan : {"halves", "three"}) EXPECT_EQ(weights_of(plan, "--steps 9"), wanted) << plan;
+  weights_of("three", "--steps 4 --checkpoint " + (scratch_ / "c"));
+  EXPECT_EQ(weights_of("halves", "--steps 9 --resume --checkpoint " + (scratch_ / "c")), wanted);
+  const std::vector<double> losses = losses_of("one"), copies = losses_of("copies");
+  use(with(dropping, "seed: 5", "seed: 5, recompute: full"));
+  EXPECT_EQ(weights_of("halves", "--steps 9"), wanted);
+  use(with(dropping, "micro_batches: 4", "micro_batches: 2"));
+  const std::vector<double> larger = losses_of("one");
+  use(with(dropping, "seed: 5", "seed: 6"));
+  EXPECT_NE(weights_of("one", "--steps 9"), wanted);
+  const std::vector<double> others = losses_of("one");
+  double apart = 0;
+  for (size_t i = 0; i < losses.size(); ++i) {
+    EXPECT_NEAR(copies[i], losses[i], 1e-5) << i;
+    EXPECT_NEAR(larger[i], losses[i], 1e-5) << i;
+    apart = std::max(apart, std::abs(others[i] - losses[i]));
+  }
+  EXPECT_GT(apart, 1e-3) << "another seed drops others";
 }
 
 // An epoch takes every sample once, whatever the batch was before.

@@ -38,6 +38,29 @@ void note_node(StepNodes& nodes, const Graph& graph, NodePhase phase, size_t ori
   nodes.computed.push_back(!is_view(graph.nodes[n].op));
 }
 
+// Of the forward pass, but that recomputation does not repeat: no gradient reads what they make.
+Status add_running(StepGraph& step, const std::vector<BatchStatistics>& statistics, double momentum) {
+  StepNodes& nodes = step.nodes;
+  ASSIGN_OR_RETURN(GraphBuilder builder, reopen(step.graph));
+  for (const BatchStatistics& of : statistics) {
+    if (!nodes.computed[of.node]) continue;
+    const auto count = static_cast<double>(of.count);
+    const auto add = [&](std::string_view what, ValueId weight, ValueId value, double scale) -> Status {
+      const std::string name = fmt::format("running {} of {}", what, step.graph.nodes[of.node].name);
+      ASSIGN_OR_RETURN(const ValueId moved, builder.add(Op::MovingAverage, name, {weight, value},
+                                                        {{"momentum", momentum}, {"scale", scale}}));
+      nodes.running.push_back(weight);
+      nodes.updates.push_back({weight, moved});
+      note_node(nodes, builder.graph(), NodePhase::forward, of.node);
+      return ok_status();
+    };
+    RETURN_IF_ERROR(add("mean", of.mean, of.batch_mean, 1));
+    RETURN_IF_ERROR(add("variance", of.variance, of.batch_variance, count / (count - 1)));
+  }
+  step.graph = std::move(builder).finish();
+  return ok_status();
+}
+
 // What the step delivers: the loss of each micro-batch.
 Status add_output(StepGraph& step, ValueId loss, size_t origin) {
   ASSIGN_OR_RETURN(GraphBuilder builder, reopen(step.graph));
@@ -100,7 +123,7 @@ Result<ValueId> add_clipping(GraphBuilder& builder, StepNodes& nodes, const std:
 
 // The step's rate; one node for each trained weight, in their order, in the stage of the weight's first reader; the
 // number of steps.
-Status add_updates(StepGraph& step, const TrainingOptions& options) {
+Status add_updates(StepGraph& step, const TrainingOptions& options, ValueId steps) {
   StepNodes& nodes = step.nodes;
   const OptimizerSettings& settings = options.settings;
   std::vector<size_t> first_reader(step.graph.values.size(), 0);
@@ -108,8 +131,8 @@ Status add_updates(StepGraph& step, const TrainingOptions& options) {
     for (const ValueId read : reads_of(step.graph.nodes[n])) first_reader[read.index()] = n;
   }
   ASSIGN_OR_RETURN(GraphBuilder builder, reopen(step.graph));
-  const ValueId steps =
-      builder.weight(std::string(steps_name), steps_type(), nodes.constants.add_fill(steps_type(), 0));
+  if (!steps.valid())
+    steps = builder.weight(std::string(steps_name), steps_type(), nodes.constants.add_fill(steps_type(), 0));
   const RateSchedule schedule = settings.rate.value_or(RateSchedule{usual_rate(options.optimizer)});
   ASSIGN_OR_RETURN(const ValueId rate, builder.add(Op::LearningRate, "learning_rate", {steps}, rate_attrs(schedule)));
   note_shared_node(nodes, nodes.before_updates);
@@ -153,21 +176,31 @@ Status add_updates(StepGraph& step, const TrainingOptions& options) {
 TensorType losses_type() { return {DType::f32, {1}}; }
 TensorType gradient_norm_type() { return {DType::f32, {1}}; }
 
-Result<StepGraph> step_graph(const Graph& network, const TrainingOptions& options) {
-  for (const Value& value : network.values) {
+std::vector<ValueId> changed_weights(const StepNodes& nodes) {
+  std::vector<ValueId> all = nodes.trained;
+  all.insert(all.end(), nodes.running.begin(), nodes.running.end());
+  return all;
+}
+
+Result<StepGraph> step_graph(const Graph& given, const TrainingOptions& options) {
+  for (const Value& value : given.values) {
     if (is_scaled(value.type.dtype))
       return unsupported(fmt::format("training a network whose weight {} is {}", value.name, to_string(value.type)));
   }
-  for (const Node& node : network.nodes) {
+  for (const Node& node : given.nodes) {
     if (node.op != Op::Linear) continue;
-    const Value& weight = network.value(node.inputs[1]);
-    if (is_half(weight.type.dtype) && network.value(node.inputs[0]).type.dtype == DType::f32)
+    const Value& weight = given.value(node.inputs[1]);
+    if (is_half(weight.type.dtype) && given.value(node.inputs[0]).type.dtype == DType::f32)
       return unsupported(
           fmt::format("training a network in f32 whose weight {} is {}", weight.name, to_string(weight.type)));
   }
-  ASSIGN_OR_RETURN(const GraphWithLoss with, with_loss(network, options.loss));
   StepGraph step;
   StepNodes& nodes = step.nodes;
+  ASSIGN_OR_RETURN(TrainingNetwork training,
+                   training_network(given, options.batch_norm, options.seed, nodes.constants));
+  step.network = std::move(training.graph);
+  const Graph& network = step.network;
+  ASSIGN_OR_RETURN(const GraphWithLoss with, with_loss(network, options.loss));
   nodes.trained = trained_weights(with, nodes.constants);
   std::erase_if(nodes.trained, [&](ValueId id) {
     const Value& weight = network.value(id);
@@ -204,8 +237,9 @@ Result<StepGraph> step_graph(const Graph& network, const TrainingOptions& option
     if (n >= nodes.network) nodes.derived[origin].push_back(n);
   }
   nodes.computed = computed_nodes(step.graph, with.loss, nodes.sums);
+  RETURN_IF_ERROR(add_running(step, training.statistics, options.batch_norm_momentum));
   RETURN_IF_ERROR(add_output(step, with.loss, last));
-  RETURN_IF_ERROR(add_updates(step, options));
+  RETURN_IF_ERROR(add_updates(step, options, training.steps));
   return step;
 }
 

@@ -11,6 +11,7 @@
 
 #include "graph/differentiate/differentiate.h"
 #include "graph/differentiate/loss.h"
+#include "graph/differentiate/training_network.h"
 #include "graph/optimizer.h"
 #include "graph/weights.h"
 
@@ -23,6 +24,9 @@ struct TrainingOptions {
   int micro_batches = 1;               // of a step
   std::set<ContentId> constants = {};  // weights that are none: masks, tables of positions (WeightStore::formulas)
   OptimizerSettings settings = {};
+  BatchNorm batch_norm = BatchNorm::frozen;
+  double batch_norm_momentum = usual_batch_norm_momentum;  // of moving means
+  uint64_t seed = 0;                                       // of dropout
   std::optional<double> clip = {};  // the largest norm of all gradients together; larger ones are scaled (ClipFactor)
 };
 
@@ -42,15 +46,21 @@ struct StepNodes {
   std::vector<size_t> squares;
   std::optional<size_t> clip;
   std::vector<ValueId> trained;  // weights
-  // Behind an update a state holds a trained weight, what the optimizer keeps of one (named state_names), or the number
-  // of steps (steps_name); behind an Accumulate the sum of a gradient, which each step begins anew.
+  std::vector<ValueId> running;  // weights too: means and variances that the forward pass moves, once a micro-batch
+  // Behind a MovingAverage a state holds a running mean or variance; behind an update a trained weight, what the
+  // optimizer keeps of one (named state_names), or the number of steps (steps_name); behind an Accumulate the sum of a
+  // gradient, which each step begins anew.
   std::vector<StateUpdate> sums;  // of gradients, flat: for each weight and each node of the network that reads it
   std::vector<std::vector<size_t>> parts;       // [trained]: its sums, from that of its last reader to the first's
   std::vector<std::vector<size_t>> of_weights;  // [trained]: nodes that add its parts, then its update. A stage that
                                                 // reads the weight computes them, wherever the parts come from
-  std::vector<StateUpdate> updates;  // by update node, these by trained weight; the number of steps is the last
-  WeightStore constants;             // besides the network's weights: what gradients need, states at first
+  // The running ones; then by update node, these by trained weight; the number of steps is the last.
+  std::vector<StateUpdate> updates;
+  WeightStore constants;  // besides the network's weights: what gradients need, states at first
 };
+
+// Weights of the network that the step changes: trained and running ones.
+std::vector<ValueId> changed_weights(const StepNodes& nodes);
 
 // Of a step's outputs.
 inline constexpr std::string_view losses_name = "losses";
@@ -62,12 +72,13 @@ struct StepGraph {
   // Its outputs: `losses`, a micro-batch's loss, the mean over its samples; with clipping `gradient_norm`, the norm of
   // all gradients of the step together, which is made once a step.
   Graph graph;
+  Graph network;  // as the step computes it (training_network.h): the graph's first nodes and values
   StepNodes nodes;
 };
 
 // The loss is of the first output, and a micro-batch's share of it: its mean over all samples of the step.
 // A weight is trained if it is f32, has more than one element (scalars are constants of a formula), is not among the
-// constants, and the loss depends on it. Errors: with_loss's and differentiate's; nothing to train.
+// constants, and the loss depends on it. Errors: training_network's, with_loss's and differentiate's; nothing to train.
 Result<StepGraph> step_graph(const Graph& network, const TrainingOptions& options);
 
 }  // namespace nlsplit::inline graph

@@ -217,7 +217,8 @@ Converted sum(const ConvertContext& c) {
   return total;
 }
 
-// In inference Dropout is nothing, and its mask all true.
+// In inference Dropout is nothing, and its mask all true; training knows its ratio. One that a file does not fix is
+// none.
 Result<std::vector<ValueId>> dropout(const ConvertContext& c) {
   if (!c.given(0)) return invalid_input("an input is missing");
   if (c.given(2)) {
@@ -231,7 +232,13 @@ Result<std::vector<ValueId>> dropout(const ConvertContext& c) {
   }
   const Shape shape = c.type(0).shape;
   ASSIGN_OR_RETURN(const ValueId x, c.value(0));
-  ASSIGN_OR_RETURN(const ValueId out, emit(c, Op::Identity, {x}));
+  double ratio = 0;
+  if (!c.given(1) || c.inputs[1].constant != nullptr) {
+    ASSIGN_OR_RETURN(const std::optional<double> given, number(c, "ratio", 1));
+    ratio = given.value_or(0.5);
+  }
+  ASSIGN_OR_RETURN(const ValueId out,
+                   ratio == 0 ? emit(c, Op::Identity, {x}) : emit(c, Op::Dropout, {x}, {{"ratio", ratio}}));
   std::vector<ValueId> made = {out};
   if (wants_output(c, 1)) {
     TensorType mask{c.opset < 10 ? c.type(0).dtype : DType::boolean, shape};

@@ -167,7 +167,7 @@ void back_instance_norm(Backward& b) {
 // clang-format off
 //  operator               inputs     attributes           types                work              batch             split                gradient                           traits
 ROW(BatchNormalization,    5,      5, batch_norm_attrs,    infer_batch_norm,    flops_batch_norm, keeps_first,      norm_of_channels,    back_batch_norm,                   takes_steps | has_kernels)
-ROW(BatchNormalizationTraining, 3, 3, batch_norm_attrs,    infer_batch_norm_training, flops_batch_norm_training, keeps_none, no_split, back_batch_norm_training,          not_in_onnx)
+ROW(BatchNormalizationTraining, 3, 3, batch_norm_attrs,    infer_batch_norm_training, flops_batch_norm_training, keeps_none, no_split, back_batch_norm_training,          has_kernels | not_in_onnx)
 ROW(LayerNormalization,    2,      3, layer_norm_attrs,    infer_layer_norm,    flops_normalize,  keeps_layer_norm, layer_norm_piece,    back_layer_norm,                   takes_steps | has_kernels)
 ROW(InstanceNormalization, 3,      3, instance_norm_attrs, infer_instance_norm, flops_normalize,  keeps_first,      instance_norm_piece, back_instance_norm,                takes_steps | has_kernels | plain_in_onnx)
 ROW(LRN,                   1,      1, lrn_attrs,           infer_lrn,           flops_lrn,        keeps_first,      lrn_piece,           by_operand<Op::LRNGradient>,       has_kernels | plain_in_onnx)

@@ -6,6 +6,7 @@
 
 namespace nlsplit::inline graph {
 
+Result<Graph> remove_dropout(const Graph& graph, WeightStore& weights);
 Result<Graph> remove_identity(const Graph& graph, WeightStore& weights);
 Result<Graph> fold_constant_views(const Graph& graph, WeightStore& weights);
 Result<Graph> merge_pairs(const Graph& graph, WeightStore& weights);

@@ -12,6 +12,7 @@ namespace nlsplit::inline graph {
 namespace {
 
 constexpr Pass list[] = {
+    {"remove_dropout", "Takes out dropout, which inference does not know.", remove_dropout, false},
     {"remove_identity", "Takes out nodes that change nothing.", remove_identity},
     {"fold_constant_views", "Gives a constant the shape that a reshape of it asks for.", fold_constant_views, false},
     {"merge_pairs", "Makes one of two reshapes or two transposes in a row, or none where they cancel.", merge_pairs},

@@ -21,6 +21,12 @@ std::string refuse_binary(const ComputeDesc& desc) {
   return "it broadcasts only row-major tensors";
 }
 
+// Beside the samples there are whole numbers.
+std::string refuse_dropout(const ComputeDesc& desc) {
+  if (!desc.epilogue.empty()) return "there are steps behind it";
+  return desc.inputs[0].dtype == DType::f32 ? "" : "it is not of f32";
+}
+
 }  // namespace
 
 const KernelInfo rows::binary = {.what = "element-wise on two operands, numpy broadcasting",
@@ -41,6 +47,12 @@ const KernelInfo rows::unary_gradient = {.what = "dy times the slope of an eleme
                                          .layouts = Layouts::one,
                                          .exact_axes = exact::all,
                                          .in_place = over_either};
+
+const KernelInfo rows::dropout = {.what = "dropout in training, by numbers of the element's place",
+                                  .ops = computes<Op::DropoutTraining>,
+                                  .refuses = refuse_dropout,
+                                  .any_type = true,
+                                  .in_place = over_first};
 
 const KernelInfo rows::unary = {.what = "element-wise on one operand",
                                 .ops = unary_functions,

@@ -53,6 +53,12 @@ const KernelInfo rows::lrn = {.what = "sum of squares over neighbouring channels
 const KernelInfo rows::softmax = {
     .what = "largest, exponentials, sum, along one axis", .ops = computes<Op::Softmax>, .exact_axes = exact::all};
 
+const KernelInfo rows::batch_norm_training = {.what = "mean, then variance, then scale and shift, channel by channel",
+                                              .ops = computes<Op::BatchNormalizationTraining>};
+
+const KernelInfo rows::batch_norm_training_gradient = {.what = "two sums, channel by channel",
+                                                       .ops = computes<Op::BatchNormalizationTrainingGradient>};
+
 const KernelInfo rows::batch_norm_scale_gradient = {.what = "a sum for each channel, sample after sample",
                                                     .ops = computes<Op::BatchNormalizationScaleGradient>};
 
