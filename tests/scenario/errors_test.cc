@@ -535,11 +535,11 @@ TEST(ScenarioErrors, OfProgramsOfASession) {
   EXPECT_EQ(error_of("programs: {a: {batch: 4, mode: training}, b: {batch: 8, mode: training, optimizer: adam}}"),
             "s.yaml:2:43: program b has another optimizer than the first program: they share what it keeps of each "
             "weight\n  | programs: {a: {batch: 4, mode: training}, b: {batch: 8, mode: training, optimizer: adam}}");
-  EXPECT_EQ(
-      error_of("programs: {a: {batch: 4, pace: 3}}"),
-      "s.yaml:2:26: unknown key 'pace' in program a; its keys are mode, batch, micro_batches, optimizer, "
-      "learning_rate, clip, batch_norm, recompute, loss, all_reduce, all_reduce_buckets, seed, zero, schedule\n  | programs: {a: {batch: 4, "
-      "pace: 3}}");
+  EXPECT_EQ(error_of("programs: {a: {batch: 4, pace: 3}}"),
+            "s.yaml:2:26: unknown key 'pace' in program a; its keys are mode, batch, micro_batches, optimizer, "
+            "learning_rate, clip, batch_norm, recompute, loss, all_reduce, all_reduce_buckets, seed, zero, schedule\n  "
+            "| programs: {a: {batch: 4, "
+            "pace: 3}}");
 }
 
 TEST(ScenarioErrors, UnknownScheduleListsThem) {
