@@ -54,7 +54,9 @@ Status check_sums(const Lowering& lowering) {
   for (size_t d = 0; d < lowering.table.devices.size(); ++d) {
     std::map<std::pair<int, Phase>, int> last;  // by stage: the micro-batch that was added last
     for (const ScheduledSlot& slot : lowering.table.devices[d]) {
-      if (slot.phase != Phase::input_gradient && slot.phase != Phase::weight_gradient) continue;
+      // Running statistics of the forward pass are sums too.
+      const bool forward = slot.phase == Phase::forward && lowering.training->options.batch_norm == BatchNorm::batch;
+      if (!forward && slot.phase != Phase::input_gradient && slot.phase != Phase::weight_gradient) continue;
       const auto [before, is_first] = last.try_emplace({slot.stage, slot.phase}, slot.micro_batch);
       if (!is_first && before->second > slot.micro_batch) {
         return unsupported(

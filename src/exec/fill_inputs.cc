@@ -48,8 +48,13 @@ std::map<std::string, int64_t> extents_pointed_into(const Program& program) {
   return smallest;
 }
 
+bool numbers_samples(const Program& program) {
+  return std::ranges::find(program.descs, Op::DropoutTraining, &ComputeDesc::op) != program.descs.end();
+}
+
 void fill_inputs(const Program& program, uint64_t seed, std::vector<NamedTensor>& inputs) {
   const std::map<std::string, int64_t> pointed = extents_pointed_into(program);
+  const bool numbered = numbers_samples(program);
   for (size_t i = 0; i < inputs.size(); ++i) {
     NamedTensor& input = inputs[i];
     if (!bytes_of(input).empty()) continue;
@@ -71,7 +76,7 @@ void fill_inputs(const Program& program, uint64_t seed, std::vector<NamedTensor>
                               ? pointing_nowhere
                               : std::max<int64_t>(known->second, 1);
     std::vector<int64_t> values(static_cast<size_t>(count));
-    if (input.name == samples_name || input.name.ends_with(fmt::format("/{}", samples_name))) {
+    if (numbered && (input.name == samples_name || input.name.ends_with(fmt::format("/{}", samples_name)))) {
       std::iota(values.begin(), values.end(), 0);
       input.raw = raw_of(input.type.dtype, std::span<const int64_t>(values));
       continue;

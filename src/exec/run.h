@@ -142,6 +142,10 @@ Result<std::vector<NamedTensor>> wanted_inputs(const Program& program);
 // number of classes for labels, one more than its declared maximum.
 std::map<std::string, int64_t> extents_pointed_into(const Program& program);
 
+// Whether a step drops elements: its input called samples_name (graph/differentiate/training_network.h) then has the
+// numbers of its samples. Else such an input is the network's own.
+bool numbers_samples(const Program& program);
+
 // Gives every input that has no values yet seeded ones: normal floats; integers that point into whatever they index
 // (below the extent of every table that is gathered by them), from 0 to 1 where they index nothing; random truth
 // values.

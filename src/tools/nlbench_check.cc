@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 
 #include "exec/run_threads.h"
@@ -50,17 +51,23 @@ Result<std::vector<OutputTensor>> run_unsplit(const LoadedJob& job, int steps, c
   return std::move(result.outputs);
 }
 
-// States that the forward pass moves on several devices, each by the samples that it got: running statistics of
-// replicas.
+// States that the forward pass moves in another order than the unsplit one: on several devices, each by the samples
+// that it got, or not in the order of the micro-batches. They are running statistics.
 std::set<std::string_view> moved_apart(const Program& program) {
   std::set<std::string_view> once, apart;
   for (const DeviceProgram& device : program.devices) {
     std::set<std::string_view> here;
-    for (const Segment& segment : device.segments) {
+    std::map<std::string_view, int> last;  // micro-batch
+    for (const Slot& slot : device.order) {
+      const Segment& segment = device.segments[static_cast<size_t>(slot.segment)];
       for (const Instr& instr : segment.instrs) {
         if (segment.phase != Phase::forward || instr.writes.empty()) continue;
         const Buffer& written = device.buffer(device.root(instr.writes[0].buffer));
-        if (written.kind == BufferKind::state) here.insert(written.name);
+        if (written.kind != BufferKind::state) continue;
+        here.insert(written.name);
+        const auto [before, is_first] = last.try_emplace(written.name, slot.micro_batch);
+        if (before->second > slot.micro_batch) apart.insert(written.name);
+        before->second = slot.micro_batch;
       }
     }
     for (const std::string_view name : here) (once.insert(name).second ? once : apart).insert(name);

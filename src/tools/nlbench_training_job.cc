@@ -53,16 +53,17 @@ Status resume(const TrainArguments& arguments, TrainingJob& job) {
   for (const StateTensor& state : states_of(joined)) {
     const auto found = given.find(state.name);
     if (found == given.end())
-      return invalid_input(fmt::format("{}: there is no {}, which the session keeps: was it another optimizer?",
-                                       arguments.checkpoint, state.name));
+      return invalid_input(
+          fmt::format("{}: there is no {}, which the session keeps: was it another optimizer or batch_norm?",
+                      arguments.checkpoint, state.name));
     if (found->second->type != state.type)
       return invalid_input(fmt::format("{}: {} is {}, and {} in the session", arguments.checkpoint, state.name,
                                        to_string(found->second->type), to_string(state.type)));
     given.erase(found);
   }
   if (!given.empty())
-    return invalid_input(fmt::format("{}: the session has no {}: was it another optimizer?", arguments.checkpoint,
-                                     given.begin()->first));
+    return invalid_input(fmt::format("{}: the session has no {}: was it another optimizer or batch_norm?",
+                                     arguments.checkpoint, given.begin()->first));
   job.plan.first_step = from.steps;
   job.plan.first_sample = from.samples;
   job.plan.shuffled = from.shuffled;

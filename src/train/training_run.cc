@@ -70,7 +70,7 @@ Result<TrainingForm> training_form(const Session& session, const SavedTraining& 
   std::optional<TrainingForm::Input> labels;
   for (const Buffer* const buffer : buffers_of(steps, BufferKind::input)) {
     if (buffer->type.shape.empty() || buffer->banks != steps.micro_batches) return wrong("an input has no samples");
-    if (buffer->name == samples_name) {
+    if (buffer->name == samples_name && numbers_samples(steps)) {
       form.numbers = in_session(of_steps, *buffer);
       continue;
     }

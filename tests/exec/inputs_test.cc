@@ -64,6 +64,19 @@ TEST(Inputs, SeededTokensPointIntoTheSmallestTable) {
   EXPECT_EQ(seen, (std::set<int64_t>{0, 1, 2, 3, 4}));
 }
 
+// What a step with dropout calls its samples' numbers is another input's own name where nothing drops.
+TEST(Inputs, CalledSamplesAreTheNetworksWhereNothingDrops) {
+  Program program = tokens_program();
+  std::vector<NamedTensor> inputs = wanted_inputs(program).value();
+  inputs[0].name = "samples";
+  for (DeviceProgram& device : program.devices) {
+    for (Buffer& buffer : device.buffers) buffer.name = buffer.name == "tokens" ? "samples" : buffer.name;
+  }
+  fill_inputs(program, 2, inputs);
+  for (const int64_t token : numbers<int64_t>(inputs[0])) EXPECT_LT(token, 5);
+  EXPECT_NE(numbers<int64_t>(inputs[0]), (std::vector<int64_t>{0, 1, 2, 3, 4, 5}));
+}
+
 TEST(Inputs, ScalarsArePartsOfTheirMaxima) {
   Program program = tokens_program();
   const auto of_tokens = std::ranges::find(program.devices[0].buffers, "tokens", &Buffer::name);

@@ -347,7 +347,7 @@ TEST_F(TrainCommand, SaysWhatIsWrong) {
   EXPECT_THAT(error("--steps 4 --resume " + c), HasSubstr("other data"));
   scratch_.write("s.yaml", with(learning, "adam", "sgd"));
   EXPECT_THAT(error(data_ + " --steps 4 --resume " + c),
-              HasSubstr("the session has no conv1.bias.m: was it another optimizer?"));
+              HasSubstr("the session has no conv1.bias.m: was it another optimizer or batch_norm?"));
   scratch_.write("s.yaml", with(learning, "optimizer: adam", "optimizer: momentum"));
   EXPECT_THAT(error(data_ + " --steps 4 --resume " + c), HasSubstr("weight.momentum, which the session keeps"));
   scratch_.write("s.yaml", learning);

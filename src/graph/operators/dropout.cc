@@ -11,20 +11,17 @@ namespace {
 constexpr AttrSpec dropout_attrs[] = {as_input(real("ratio", 0.5), 1)};
 constexpr AttrSpec training_attrs[] = {real("ratio"), integer("seed"), integer("stream")};
 
-Status check_ratio(const Attrs& attrs) {
-  const double ratio = attr_float(attrs, "ratio");
-  if (ratio >= 0 && ratio < 1) return ok_status();
-  return invalid_input(fmt::format("a ratio of {}: it is from 0 to below 1", ratio));
-}
-
 Inferred infer_dropout(Types inputs, const Attrs& attrs) {
-  RETURN_IF_ERROR(check_ratio(attrs));
+  const double ratio = attr_float(attrs, "ratio");
+  if (!(ratio >= 0 && ratio <= 1)) return invalid_input(fmt::format("a ratio of {}: it is from 0 to 1", ratio));
   RETURN_IF_ERROR(reals(inputs));
   return std::vector<TensorType>{inputs[0]};
 }
 
 Inferred infer_training(Types inputs, const Attrs& attrs) {
-  RETURN_IF_ERROR(check_ratio(attrs));
+  const double ratio = attr_float(attrs, "ratio");
+  if (!(ratio >= 0 && ratio < 1))
+    return invalid_input(fmt::format("a ratio of {}: a step that drops has one from 0 to below 1", ratio));
   RETURN_IF_ERROR(reals(inputs.first(1)));
   const Shape& x = inputs[0].shape;
   if (x.empty() || inputs[1] != steps_type() || inputs[2] != TensorType{DType::i64, {x[0]}})

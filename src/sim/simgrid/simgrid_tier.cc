@@ -202,8 +202,9 @@ class SimGridTier final : public Tier {
 
   Status simulate_each(size_t count, const std::function<Simulation(size_t)>& simulation,
                        const std::function<bool(size_t, Timing)>& take) const override {
-    std::deque<Job> running;  // in order; those whose process has ended may wait for one before them
-    const size_t width = core_count(), most = 8 * width;
+    std::deque<Job> running;             // in order; those whose process has ended may wait for one before them
+    constexpr size_t most_waiting = 64;  // each holds a pipe and shared memory
+    const size_t width = core_count(), most = width + std::min(7 * width, most_waiting);
     std::optional<Error> trouble;
     bool go_on = true;
     const auto collect_first = [&] {
