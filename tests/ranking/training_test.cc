@@ -147,7 +147,7 @@ sink: a
   return timed->estimate.makespan_s;
 }
 
-// What is under way while the backward pass goes on costs nothing, where the network takes 0.25 to 1 times as long as
+// What is under way while the backward pass goes on costs nothing, where the network takes 0.2 to 0.7 times as long as
 // the rest of that pass.
 TEST(TrainingRanking, BucketsHideTheReductionBehindTheBackwardPass) {
   const double no_network = replicas_step("100Tbps", ", all_reduce_buckets: 1");
