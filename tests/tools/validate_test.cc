@@ -96,7 +96,7 @@ TEST_F(Validate, MeasuresTokensOfGeneration) {
   for (const json& plan : figures["plans"]) {
     EXPECT_EQ(plan["measured"]["runs"], 2);
     EXPECT_GT(plan["measured"]["makespan_s"].get<double>(), 0);
-    EXPECT_GT(plan["measured"]["latency_mean_s"].get<double>(), plan["measured"]["makespan_s"].get<double>());
+    EXPECT_GT(plan["measured"]["latency_mean_s"].get<double>(), 0);
   }
   const Outcome refused = nlbench(run + " --recalibrate");
   EXPECT_EQ(refused.code, 2);
