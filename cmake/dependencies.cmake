@@ -14,10 +14,10 @@ else()
   message(STATUS "no METIS (Debian: libmetis-dev): built without its rule in nlsim rank --baselines")
 endif()
 
-# Optional: the C library's malloc and free are two fifths of a large ranking's processor time, jemalloc's a tenth. A sanitizer has its own.
+# Optional: much of a large ranking's processor time is malloc and free, and jemalloc's take less. A sanitizer has its own.
 find_library(JEMALLOC_LIBRARY jemalloc)
 if(NOT JEMALLOC_LIBRARY)
-  message(STATUS "no jemalloc (Debian: libjemalloc-dev): nlsim takes about a third longer to rank")
+  message(STATUS "no jemalloc (Debian: libjemalloc-dev): nlsim ranks large models more slowly")
 endif()
 
 if(NLSPLIT_NLSIM OR NLSPLIT_NLBENCH)
