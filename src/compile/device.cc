@@ -374,9 +374,7 @@ class DeviceWriter {
       if (const int64_t elements = received_elements(rounds, static_cast<int>(member)); elements > 0)
         here.received = buffers_.add_message(fmt::format("received_{}{}", stage, suffix), {DType::f32, {elements}});
     }
-    Operand gradients = buffers_.gradients(stage);
-    gradients.begin = bucket.begin;
-    gradients.end = bucket.begin + value_elements(bucket.reduce.collective);
+    const Operand gradients{buffers_.gradients(stage).buffer, bucket.begin, bucket.end()};
     const int tag = static_cast<int>(l_.flows.size()) + stage;
     const auto of_round = [&](size_t round, bool adds) {
       const Rounds one = {rounds[round]};
@@ -412,9 +410,7 @@ class DeviceWriter {
         compute_all(segment, step.of_weights[t]);
         move(t, true);
       }
-      Operand all = buffers_.gradients(stage);
-      all.begin = bucket.begin;
-      all.end = bucket.begin + value_elements(bucket.gather->collective);
+      const Operand all{buffers_.gradients(stage).buffer, bucket.begin, bucket.end()};
       const CollectivePlaces places{all, all, {}, static_cast<int>(l_.flows.size()) + stage};
       for (Instr& instr :
            instructions_of(bucket.gather->of_members[member], reduction.group, static_cast<int>(member), places)) {

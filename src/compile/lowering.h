@@ -78,6 +78,7 @@ struct Bucket {
   int64_t begin = 0;          // element
   ExpandedCollective reduce;  // all-reduce; or, where each replica updates a share of the weights, reduce-scatter
   std::optional<ExpandedCollective> gather;  // then the new weights, put where their gradients were
+  int64_t end() const { return begin + value_elements(reduce.collective); }
 };
 
 // What a replica does of a bucket in one go: it adds what came in the round before, then sends and receives what is of

@@ -72,11 +72,11 @@ Status check_sums(const Lowering& lowering) {
 std::vector<size_t> Lowering::weights_of(int stage, const Bucket& bucket) const {
   const Reduction& reduction = reductions[at(stage)];
   const StepNodes& step = training->nodes;
-  const int64_t end = bucket.begin + value_elements(bucket.reduce.collective);
   std::map<int64_t, size_t> weights;  // by gradient
   for (size_t t = 0; t < step.trained.size(); ++t) {
     const auto sum = reduction.begin.find(step.sums[step.parts[t][0]].state);
-    if (sum != reduction.begin.end() && sum->second >= bucket.begin && sum->second < end) weights[sum->second] = t;
+    if (sum != reduction.begin.end() && sum->second >= bucket.begin && sum->second < bucket.end())
+      weights[sum->second] = t;
   }
   std::vector<size_t> in_order;
   for (const auto& [begin, weight] : weights) in_order.push_back(weight);
