@@ -1,6 +1,7 @@
 #include "partition/split_rules.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "graph/operators/operator.h"
@@ -45,13 +46,20 @@ bool makes(const Node& node, std::vector<TensorType> inputs, const NodePiece& pi
   return made.ok() && (*made)[0].shape == wanted;
 }
 
-// Elements that share a scale along that axis of a product's weights; else 1.
-int64_t block_along(const Graph& graph, const Node& node, int WeightProduct::*axis) {
+// How a node multiplies its first input by a weight; all -1: it does not.
+WeightProduct product_of(const Graph& graph, const Node& node) {
   const ProductRule rule = info(node.op).product;
-  if (rule == nullptr) return 1;
+  if (rule == nullptr || node.inputs.size() < 2 || !node.inputs[1].valid() ||
+      graph.value(node.inputs[1]).kind != ValueKind::weight)
+    return {};
+  return rule(input_types(graph, node), node.attrs);
+}
+
+// Elements of a product's weights that share a scale along one of their axes; else 1.
+int64_t block_along(const Graph& graph, const Node& node, int axis) {
+  if (axis < 0) return 1;
   const TensorType& weights = graph.value(node.inputs[1]).type;
-  const auto last = static_cast<int>(weights.shape.size()) - 1;
-  return rule(input_types(graph, node), node.attrs).*axis == last ? block_of(weights.dtype) : 1;
+  return static_cast<size_t>(axis) + 1 == weights.shape.size() ? block_of(weights.dtype) : 1;
 }
 
 }  // namespace
@@ -95,19 +103,11 @@ std::optional<NodePiece> samples_of_node(const Graph& graph, const Node& node, c
   return piece;
 }
 
-int summed_axis(const Graph& graph, const Node& node) {
-  if (node.inputs.size() < 2 || !node.inputs[1].valid() || graph.value(node.inputs[1]).kind != ValueKind::weight)
-    return -1;
-  if (node.op == Op::Conv) return attr_int(node.attrs, "group") == 1 ? 1 : -1;
-  if (node.op == Op::Gemm) return attr_int(node.attrs, "transA") != 0 ? 0 : 1;
-  if (node.op == Op::Linear) return static_cast<int>(result_of(graph, node).size()) - 1;
-  if (node.op != Op::MatMul) return -1;
-  const size_t a = graph.value(node.inputs[0]).type.shape.size(), b = graph.value(node.inputs[1]).type.shape.size();
-  return a < 2 || b < 2 ? -1 : static_cast<int>(a) - 1;
-}
+int summed_axis(const Graph& graph, const Node& node) { return product_of(graph, node).summed; }
 
 int64_t summed_grain(const Graph& graph, const Node& node) {
-  return summed_axis(graph, node) < 0 ? 1 : block_along(graph, node, &WeightProduct::weight_rows);
+  const WeightProduct product = product_of(graph, node);
+  return product.summed < 0 ? 1 : block_along(graph, node, product.weight_rows);
 }
 
 int64_t summed_experts(const Graph& graph, const Node& node) {
@@ -129,17 +129,12 @@ std::optional<NodePiece> sum_of_experts(const Graph& graph, const Node& node, in
 std::optional<NodePiece> partial_sum_of(const Graph& graph, const Node& node, int64_t begin, int64_t end,
                                         bool with_bias) {
   if (node.op == Op::Experts) return sum_of_experts(graph, node, begin, end);
-  const int axis = summed_axis(graph, node);
-  if (axis < 0 || begin >= end) return {};
+  const WeightProduct product = product_of(graph, node);
+  if (product.summed < 0 || begin >= end) return {};
   std::vector<TensorType> types = types_of(graph, node);
   NodePiece piece = whole(node);
-  piece.inputs[0] = {axis, begin, end};
-  size_t rows = 0;  // of the weight
-  if (node.op == Op::Conv) rows = 1;
-  if (node.op == Op::Gemm) rows = attr_int(node.attrs, "transB") != 0 ? 1 : 0;
-  if (node.op == Op::MatMul) rows = types[1].shape.size() - 2;
-  if (node.op == Op::Linear) rows = 1;
-  piece.inputs[1] = {static_cast<int>(rows), begin, end};
+  piece.inputs[0] = {product.summed, begin, end};
+  piece.inputs[1] = {product.weight_rows, begin, end};
   Node without = node;
   if (!with_bias && node.inputs.size() > 2) {
     without.inputs.resize(2);
@@ -150,19 +145,11 @@ std::optional<NodePiece> partial_sum_of(const Graph& graph, const Node& node, in
   return piece;
 }
 
-int column_axis(const Graph& graph, const Node& node) {
-  if (node.inputs.size() < 2 || !node.inputs[1].valid() || graph.value(node.inputs[1]).kind != ValueKind::weight)
-    return -1;
-  if (node.op == Op::Conv || node.op == Op::ConvTranspose || node.op == Op::Gemm) return 1;
-  if (node.op == Op::MatMul || node.op == Op::Linear) return static_cast<int>(result_of(graph, node).size()) - 1;
-  return -1;
-}
+int column_axis(const Graph& graph, const Node& node) { return product_of(graph, node).columns; }
 
 int64_t column_grain(const Graph& graph, const Node& node) {
-  if (node.op != Op::Conv && node.op != Op::ConvTranspose)
-    return block_along(graph, node, &WeightProduct::weight_columns);
-  const int64_t group = attr_int(node.attrs, "group");
-  return group == 1 ? 1 : result_of(graph, node)[1] / group;
+  const WeightProduct product = product_of(graph, node);
+  return std::lcm(product.grain, block_along(graph, node, product.weight_columns));
 }
 
 }  // namespace nlsplit::inline partition
