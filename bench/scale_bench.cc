@@ -28,10 +28,10 @@ Program pipeline(int64_t devices) {
   for (int64_t d = 0; d < devices; ++d) {
     const bool first = d == 0, last = d + 1 == devices;
     text += fmt::format("device d{} cpu host h{} isa v2 memory 1048576\n", d, d);
-    text += fmt::format("  buffer x0 f32[64] {} banks {}\n", first ? "input" : "comm", first ? micro_batches : 2);
+    text += fmt::format("  buffer x0 f32[64] {} instances {}\n", first ? "input" : "comm", first ? micro_batches : 2);
     for (int i = 1; i < layers; ++i) text += fmt::format("  buffer x{} f32[64] scratch\n", i);
-    text +=
-        fmt::format("  buffer x{} f32[64] {} banks {}\n", layers, last ? "output" : "comm", last ? micro_batches : 2);
+    text += fmt::format("  buffer x{} f32[64] {} instances {}\n", layers, last ? "output" : "comm",
+                        last ? micro_batches : 2);
     text += fmt::format("  segment F stage {} phase F\n", d);
     if (!first) text += fmt::format("    recv x0 from d{} tag 0\n", d - 1);
     for (int i = 0; i < layers; ++i)

@@ -29,19 +29,19 @@ Cluster chain(int stages) {
 
 // Each stage copies what it received and sends it on; sizes differ a little, so that stages do not march in step.
 std::string pipeline(int stages, int micro_batches, int copies, int window) {
-  constexpr int banks = 4;
+  constexpr int instances = 4;
   std::string text = fmt::format("nlsplit program 1\nprogram pipeline batch {0} micro_batches {0} nic_window {1}\n",
                                  micro_batches, window);
   for (int s = 0; s < stages; ++s) {
     const bool first = s == 0, last = s + 1 == stages;
     const int floats = 10000;
     text += fmt::format("device D{0} cpu host h{0} memory 1073741824\n", s);
-    text += fmt::format("  buffer x f32[{}] {} banks {}\n", floats, first ? "input" : "comm",
-                        first ? micro_batches : banks);
+    text += fmt::format("  buffer x f32[{}] {} instances {}\n", floats, first ? "input" : "comm",
+                        first ? micro_batches : instances);
     text += fmt::format("  buffer t f32[{}] scratch\n", 1000 + 137 * (s * 5 % 7));
     text += fmt::format("  buffer u f32[{}] scratch\n", 1000 + 137 * (s * 5 % 7));
-    text +=
-        fmt::format("  buffer y f32[{}] {} banks {}\n", floats, last ? "output" : "comm", last ? micro_batches : banks);
+    text += fmt::format("  buffer y f32[{}] {} instances {}\n", floats, last ? "output" : "comm",
+                        last ? micro_batches : instances);
     text += fmt::format("  segment F stage {} phase F\n", s);
     if (!first) text += fmt::format("    recv x from D{} tag 0\n", s - 1);
     text += "    y = copy(x)\n";
@@ -49,7 +49,7 @@ std::string pipeline(int stages, int micro_batches, int copies, int window) {
     for (int c = 0; c < copies; ++c) text += "    u = copy(t)\n";
     text += "  order\n";
     for (int m = 0; m < micro_batches; ++m) {
-      text += fmt::format("    F.{} x:{} y:{}\n", m, first ? m : m % banks, last ? m : m % banks);
+      text += fmt::format("    F.{} x:{} y:{}\n", m, first ? m : m % instances, last ? m : m % instances);
     }
   }
   return text;

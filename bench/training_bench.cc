@@ -51,13 +51,13 @@ BENCHMARK(one_f_one_b_on_paper)->Unit(benchmark::kMillisecond);
 // Stage s copies what it received and sends it on; backwards likewise; W copies the gradient once more.
 std::string device_text(int s, const std::vector<ScheduledSlot>& order) {
   const bool first = s == 0, last = s + 1 == stages;
-  constexpr int floats = 10000, banks = 4;
+  constexpr int floats = 10000, instances = 4;
   std::string text = fmt::format("device D{0} cpu host h{0} memory 1073741824\n", s);
-  text +=
-      fmt::format("  buffer x f32[{}] {} banks {}\n", floats, first ? "input" : "comm", first ? micro_batches : banks);
-  text += fmt::format("  buffer y f32[{}] comm banks {}\n", floats, banks);
-  text += fmt::format("  buffer d f32[{}] comm banks {}\n", floats, banks);
-  text += fmt::format("  buffer g f32[{}] comm banks {}\n", floats, banks);
+  text += fmt::format("  buffer x f32[{}] {} instances {}\n", floats, first ? "input" : "comm",
+                      first ? micro_batches : instances);
+  text += fmt::format("  buffer y f32[{}] comm instances {}\n", floats, instances);
+  text += fmt::format("  buffer d f32[{}] comm instances {}\n", floats, instances);
+  text += fmt::format("  buffer g f32[{}] comm instances {}\n", floats, instances);
   text += fmt::format("  buffer w f32[{}] stash\n", floats);
   text += fmt::format("  segment F stage {} phase F\n", s);
   if (!first) text += fmt::format("    recv x from D{} tag 0\n", s - 1);
@@ -69,13 +69,13 @@ std::string device_text(int s, const std::vector<ScheduledSlot>& order) {
   if (!first) text += fmt::format("    send g to D{} tag 1\n", s - 1);
   text += fmt::format("  segment W stage {} phase W\n    w = copy(g)\n  order\n", s);
   for (const ScheduledSlot& slot : order) {
-    const int m = slot.micro_batch, bank = m % banks;
+    const int m = slot.micro_batch, instance = m % instances;
     if (slot.phase == Phase::forward)
-      text += fmt::format("    F.{} x:{} y:{}\n", m, first ? m : bank, bank);
+      text += fmt::format("    F.{} x:{} y:{}\n", m, first ? m : instance, instance);
     else if (slot.phase == Phase::input_gradient)
-      text += fmt::format("    I.{} {}:{} g:{}\n", m, last ? "y" : "d", bank, bank);
+      text += fmt::format("    I.{} {}:{} g:{}\n", m, last ? "y" : "d", instance, instance);
     else if (slot.phase == Phase::weight_gradient)
-      text += fmt::format("    W.{} g:{}\n", m, bank);
+      text += fmt::format("    W.{} g:{}\n", m, instance);
   }
   return text;
 }

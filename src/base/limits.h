@@ -22,10 +22,10 @@ inline constexpr int most_cores = 4096;
 inline constexpr int64_t most_devices = 8192;
 
 // Instances of a buffer, and micro-batches: an input has an instance for each.
-inline constexpr int most_banks = 1 << 20;
-inline constexpr int most_micro_batches = most_banks;
+inline constexpr int most_instances = 1 << 20;
+inline constexpr int most_micro_batches = most_instances;
 // Of all buffers of a device: each has a list of who used it, while dependencies are found.
-inline constexpr int64_t most_banks_of_device = int64_t{1} << 22;
+inline constexpr int64_t most_instances_of_device = int64_t{1} << 22;
 
 // Tags of messages: what MPI guarantees (MPI_TAG_UB).
 inline constexpr int largest_tag = 32767;

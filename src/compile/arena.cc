@@ -61,7 +61,7 @@ void place_buffers(DeviceProgram& device, const std::vector<std::vector<ScratchL
   int64_t next = 0;
   const auto place = [&](Buffer& buffer) {
     buffer.offset = next;
-    next += buffer.banks * buffer.stride();
+    next += buffer.instances * buffer.stride();
   };
   std::vector<bool> planned(device.buffers.size(), false);
   for (const auto& stage : lifetimes) {

@@ -72,19 +72,19 @@ BufferId DeviceBuffers::add_buffer(Buffer buffer) {
   return BufferId(out_.buffers.size() - 1);
 }
 
-BufferId DeviceBuffers::add_stored(const std::string& name, const TensorType& type, BufferKind kind, int banks) {
+BufferId DeviceBuffers::add_stored(const std::string& name, const TensorType& type, BufferKind kind, int instances) {
   Buffer buffer;
   buffer.name = name;
   buffer.type = type;
   buffer.kind = kind;
   buffer.bytes = size_of(type);
-  buffer.banks = banks;
+  buffer.instances = instances;
   return add_buffer(std::move(buffer));
 }
 
 // Its kind is settled by its uses.
-BufferId DeviceBuffers::add_open(const std::string& name, const TensorType& type, int banks) {
-  const BufferId buffer = add_stored(name, type, BufferKind::scratch, banks);
+BufferId DeviceBuffers::add_open(const std::string& name, const TensorType& type, int instances) {
+  const BufferId buffer = add_stored(name, type, BufferKind::scratch, instances);
   uses_[buffer.index()].open = true;
   return buffer;
 }
@@ -104,8 +104,8 @@ void DeviceBuffers::add_outputs() {
     const Value& output = g_.value(value);
     const ValueId root = l_.graph->root[value.index()];
     const bool copied = std::ranges::find(l_.copied_outputs, i) != l_.copied_outputs.end();
-    const int banks = l_.phase_of(root) == NodePhase::step ? 1 : l_.micro_batches();
-    const BufferId buffer = add_stored(free_name(value), output.type, BufferKind::output, banks);
+    const int instances = l_.phase_of(root) == NodePhase::step ? 1 : l_.micro_batches();
+    const BufferId buffer = add_stored(free_name(value), output.type, BufferKind::output, instances);
     if (copied) {
       copies_.emplace_back(value, buffer);
     } else {
@@ -124,13 +124,13 @@ Stored DeviceBuffers::storage(ValueId root, int block, ValueId as) {
   Stored& place = place_of(root, block);
   if (place.buffer.valid()) return place;
   const int f = l_.flow_of[root.index()];
-  int banks = 1;
+  int instances = 1;
   if (l_.training == nullptr && f >= 0 && layouts_[at(f)] == block) {  // a training schedule says how many by its order
-    banks = uses_of(l_.flows[at(f)]);
+    instances = uses_of(l_.flows[at(f)]);
     // As many as the inputs have where they are cut: a device that shares the work must not wait for a message to
     // leave before it computes on.
     const bool cut_here = d_ == l_.source && l_.graph->is_input_part(root);
-    if (!cut_here) banks = std::min(std::max(l_.table.banks, l_.table.room), banks);
+    if (!cut_here) instances = std::min(std::max(l_.table.instances, l_.table.room), instances);
   }
   const std::string name = as == root ? layout_name(root, block) : free_name(as);
   if (l_.phase_of(root) == NodePhase::step) {  // once in a step, so that there is one
@@ -138,7 +138,7 @@ Stored DeviceBuffers::storage(ValueId root, int block, ValueId as) {
     place = {add_stored(name, g_.value(as).type, travels ? BufferKind::comm : BufferKind::stash, 1), as};
     return place;
   }
-  place = {add_open(name, with_block(g_.value(as).type, block), banks), as};
+  place = {add_open(name, with_block(g_.value(as).type, block), instances), as};
   return place;
 }
 

@@ -96,8 +96,8 @@ class DeviceBuffers {
   std::string unique_name(const std::string& wanted);
   std::string layout_name(ValueId root, int block);
   BufferId add_buffer(Buffer buffer);
-  BufferId add_stored(const std::string& name, const TensorType& type, BufferKind kind, int banks);
-  BufferId add_open(const std::string& name, const TensorType& type, int banks);
+  BufferId add_stored(const std::string& name, const TensorType& type, BufferKind kind, int instances);
+  BufferId add_open(const std::string& name, const TensorType& type, int instances);
   ValueId received_as(const Flow& flow) const;
   BufferId known(BufferId& buffer, std::string_view name, BufferKind kind);
 

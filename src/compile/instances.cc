@@ -36,7 +36,7 @@ Touched find_touched(const DeviceProgram& device, const std::vector<bool>& insta
           if (instr.opcode == Opcode::send) touched.leaves[root.index()] = true;
           if (std::exchange(seen_in[root.index()], s) == s) continue;
           const BufferKind kind = device.buffer(root).kind;
-          const bool of_each = kind == BufferKind::state && device.buffer(root).banks > 1;
+          const bool of_each = kind == BufferKind::state && device.buffer(root).instances > 1;
           if (kind == BufferKind::input || kind == BufferKind::output || of_each)
             touched.whole[s].push_back(root);
           else if (instanced[root.index()])
@@ -99,22 +99,22 @@ void assign_instances(const InstanceRules& rules, int micro_batches, DeviceProgr
   constexpr size_t double_buffer = 2;
   for (size_t b = 0; b < lives.size(); ++b) {
     if (lives[b].empty()) continue;
-    size_t at_least = at(device.buffers[b].banks);
+    size_t at_least = at(device.buffers[b].instances);
     if (rules.as_many_as_live) {
       const auto count = static_cast<size_t>(std::ranges::count_if(lives[b], &Life::lives));
       at_least = std::max(touched.leaves[b] && count > 1 ? double_buffer : 0, std::min(count, at(rules.room)));
     }
-    device.buffers[b].banks = share_instances(lives[b], at_least);
+    device.buffers[b].instances = share_instances(lives[b], at_least);
   }
   for (Slot& slot : device.order) {
     for (const BufferId b : touched.instanced[at(slot.segment)]) {
       if (const int instance = life_of(b, slot.micro_batch).instance; instance != 0)
-        slot.banks.push_back({b, instance});
+        slot.instances.push_back({b, instance});
     }
     for (const BufferId b : touched.whole[at(slot.segment)]) {
-      if (slot.micro_batch > 0) slot.banks.push_back({b, slot.micro_batch});
+      if (slot.micro_batch > 0) slot.instances.push_back({b, slot.micro_batch});
     }
-    std::ranges::sort(slot.banks, {}, &BankUse::buffer);
+    std::ranges::sort(slot.instances, {}, &InstanceUse::buffer);
   }
 }
 

@@ -15,13 +15,13 @@ struct InstanceRules {
   };
   std::vector<SlotTime> slots;   // [slot]
   std::vector<bool> instanced;   // [buffer]: micro-batches have instances of it
-  bool as_many_as_live = false;  // else as many as Buffer::banks says, or more where the order of slots needs them
+  bool as_many_as_live = false;  // else as many as Buffer::instances says, or more where the order of slots needs them
   int room = 0;                  // where as many as live: at least so many
 };
 
 // An instance holds one micro-batch's value from when the value is there to its last use. Where there are as many as
 // live at once, there are two at least of what leaves, so that the next can be made while it is under way. Inputs and
-// outputs have one for each micro-batch. Sets Buffer::banks and Slot::banks.
+// outputs have one for each micro-batch. Sets Buffer::instances and Slot::instances.
 void assign_instances(const InstanceRules& rules, int micro_batches, DeviceProgram& device);
 
 }  // namespace nlsplit::inline compiler

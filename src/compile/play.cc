@@ -264,8 +264,8 @@ class Play {
       for (std::vector<int>& list : done) list.clear();
       for (const ScheduledSlot& slot : order) {
         std::vector<int>& list = done[at(slot.stage)];
-        if (list.size() >= at(l_.table.banks))
-          freed_by_[at(slot.stage)][at(slot.micro_batch)] = list[list.size() - at(l_.table.banks)];
+        if (list.size() >= at(l_.table.instances))
+          freed_by_[at(slot.stage)][at(slot.micro_batch)] = list[list.size() - at(l_.table.instances)];
         list.push_back(slot.micro_batch);
       }
     }

@@ -81,7 +81,7 @@ std::string print_schedule(const Lowering& lowering) {
   std::string text = fmt::format("schedule {}: {}\n", lowering.plan->schedule,
                                  lowering.training != nullptr
                                      ? "instances of buffers as its order needs them"
-                                     : fmt::format("{} of every buffer that crosses stages", lowering.table.banks));
+                                     : fmt::format("{} of every buffer that crosses stages", lowering.table.instances));
   if (lowering.table.in_flight > 0)
     text += fmt::format("at most {} micro-batches between the first stage and the last\n", lowering.table.in_flight);
   for (size_t s = 0; s < lowering.reductions.size(); ++s) {

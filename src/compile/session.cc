@@ -73,7 +73,7 @@ class SharedDevice {
  private:
   void append(Buffer& buffer) {
     buffer.offset = end_;
-    end_ += buffer.banks * buffer.stride();
+    end_ += buffer.instances * buffer.stride();
   }
 
   void share(Buffer& buffer) {

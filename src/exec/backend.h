@@ -68,8 +68,8 @@ class Backend {
   // The initial bytes of a weight or state: `raw`, row-major, packed if its kernel wants that; zero if it has no
   // content. They are in host() then. Error: raw has another size than the buffer's type.
   virtual Status place(const Buffer& buffer, std::string_view raw) = 0;
-  // All banks of some buffers (none of them a view), from host() to where the device computes, or back. Nothing else
-  // runs meanwhile.
+  // All instances of some buffers (none of them a view), from host() to where the device computes, or back. Nothing
+  // else runs meanwhile.
   virtual Status upload(const WhichBuffers& which) = 0;
   virtual Status download(const WhichBuffers& which) = 0;
 

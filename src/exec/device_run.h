@@ -1,11 +1,11 @@
 // DeviceRun: one device's share of one execution of a Program.
 //
-// Two threads. The caller's owns the transport: it posts each recv as soon as its bank is free, starts each send when
-// its data is written and the one before it on its FIFO is gone, and rests in between. A second one computes, slot by
-// slot, in the order of the Program or in the one an online policy chooses, each instruction as soon as what it reads
-// has arrived and what it overwrites has left. A Backend that runs ahead is given all at once between two waits for
-// transfers, and waited for only where a transfer waits; where it has memory of its own, messages are copied beside the
-// computing. So transfers and computing overlap wherever the Program lets them. What waits for what comes from
+// Two threads. The caller's owns the transport: it posts each recv as soon as its instance is free, starts each send
+// when its data is written and the one before it on its FIFO is gone, and rests in between. A second one computes, slot
+// by slot, in the order of the Program or in the one an online policy chooses, each instruction as soon as what it
+// reads has arrived and what it overwrites has left. A Backend that runs ahead is given all at once between two waits
+// for transfers, and waited for only where a transfer waits; where it has memory of its own, messages are copied beside
+// the computing. So transfers and computing overlap wherever the Program lets them. What waits for what comes from
 // dependencies() and from nowhere else.
 #pragma once
 

@@ -21,32 +21,33 @@ const NamedTensor* find_input(const Job& job, const std::string& name) {
   return nullptr;
 }
 
-size_t size_of_banks(const Buffer& buffer) {
-  return static_cast<size_t>(size_of(buffer.type).value()) * static_cast<size_t>(buffer.banks);
+size_t size_of_instances(const Buffer& buffer) {
+  return static_cast<size_t>(size_of(buffer.type).value()) * static_cast<size_t>(buffer.instances);
 }
 
-// The whole batch: axis 0 holds the banks one after the other.
+// The whole batch: axis 0 holds the instances one after the other.
 TensorType whole_type(const Buffer& buffer) {
   TensorType type = buffer.type;
   if (type.shape.empty()) type.shape.push_back(1);
-  type.shape[0] *= buffer.banks;
+  type.shape[0] *= buffer.instances;
   return type;
 }
 
 }  // namespace
 
-void fill_banks(const Buffer& buffer, std::span<const std::byte> data, std::byte* arena) {
+void fill_instances(const Buffer& buffer, std::span<const std::byte> data, std::byte* arena) {
   const auto size = static_cast<size_t>(size_of(buffer.type).value());
-  for (int bank = 0; bank < buffer.banks; ++bank) {
-    if (size > 0) std::memcpy(bank_data(buffer, bank, arena), data.data() + static_cast<size_t>(bank) * size, size);
+  for (int instance = 0; instance < buffer.instances; ++instance) {
+    if (size > 0)
+      std::memcpy(instance_data(buffer, instance, arena), data.data() + static_cast<size_t>(instance) * size, size);
   }
 }
 
-std::string banks_of(const Buffer& buffer, std::byte* arena) {
+std::string instances_of(const Buffer& buffer, std::byte* arena) {
   std::string all;
-  all.reserve(size_of_banks(buffer));
-  for (int bank = 0; bank < buffer.banks; ++bank) {
-    all.append(reinterpret_cast<const char*>(bank_data(buffer, bank, arena)),
+  all.reserve(size_of_instances(buffer));
+  for (int instance = 0; instance < buffer.instances; ++instance) {
+    all.append(reinterpret_cast<const char*>(instance_data(buffer, instance, arena)),
                static_cast<size_t>(size_of(buffer.type).value()));
   }
   return all;
@@ -247,14 +248,14 @@ Status place_inputs(const Program& program, const Job& job, std::byte* arena, Tr
       if (transport.rank() == 0) {
         const std::span<const std::byte> data = bytes_of(*find_input(job, buffer.name));
         if (rank == 0)
-          fill_banks(buffer, data, arena);
+          fill_instances(buffer, data, arena);
         else
           RETURN_IF_ERROR(send_bytes(transport, rank, data, waiting));
         continue;
       }
-      std::string received(size_of_banks(buffer), '\0');
+      std::string received(size_of_instances(buffer), '\0');
       RETURN_IF_ERROR(recv_bytes(transport, 0, std::as_writable_bytes(std::span(received)), waiting));
-      fill_banks(buffer, std::as_bytes(std::span(received)), arena);
+      fill_instances(buffer, std::as_bytes(std::span(received)), arena);
     }
   }
   return ok_status();
@@ -305,13 +306,13 @@ Result<std::vector<OutputTensor>> collect_outputs(const Program& program, bool s
       if (wanted[b] != 'y') continue;
       const Buffer& buffer = device.buffers[b];
       std::string data;
-      if (transport.rank() == rank) data = banks_of(buffer, arena);
+      if (transport.rank() == rank) data = instances_of(buffer, arena);
       if (transport.rank() != 0) {
         RETURN_IF_ERROR(send_bytes(transport, 0, std::as_bytes(std::span(data)), waiting));
         continue;
       }
       if (rank != 0) {
-        data.resize(size_of_banks(buffer));
+        data.resize(size_of_instances(buffer));
         RETURN_IF_ERROR(recv_bytes(transport, rank, std::as_writable_bytes(std::span(data)), waiting));
       }
       OutputTensor& output = outputs.emplace_back(OutputTensor{device.name, {buffer.name, whole_type(buffer), {}, {}}});

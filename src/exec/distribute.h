@@ -11,9 +11,9 @@
 
 namespace nlsplit::inline exec {
 
-// All banks of a buffer, one after the other without gaps.
-std::string banks_of(const Buffer& buffer, std::byte* arena);
-void fill_banks(const Buffer& buffer, std::span<const std::byte> data, std::byte* arena);  // from the same
+// All instances of a buffer, one after the other without gaps.
+std::string instances_of(const Buffer& buffer, std::byte* arena);
+void fill_instances(const Buffer& buffer, std::span<const std::byte> data, std::byte* arena);  // from the same
 
 // On rank 0: everything asked for is there and has the right size, so that nothing can fail half-way for lack of it.
 Status check_job(const Program& program, const Job& job);

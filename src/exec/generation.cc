@@ -38,8 +38,9 @@ std::string_view name_in(const GenerationForm& form, int program) {
 
 std::span<const std::byte> bytes_of(const std::vector<int64_t>& values) { return std::as_bytes(std::span(values)); }
 
-std::span<const float> floats(const SessionState& state, std::string_view program, std::string_view name, int bank) {
-  const std::span<const std::byte> bytes = state.bytes(fmt::format("{}/{}", program, name), bank);
+std::span<const float> floats(const SessionState& state, std::string_view program, std::string_view name,
+                              int instance) {
+  const std::span<const std::byte> bytes = state.bytes(fmt::format("{}/{}", program, name), instance);
   return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
@@ -79,7 +80,7 @@ Result<GenerationForm> generation_form(const Session& session) {
     if (prompts) expected.emplace_back("last", BufferKind::input, TensorType{DType::i64, {side_by_side, 1}});
     for (const auto& [name, kind, type] : expected) {
       const Buffer* const buffer = find(program, name, kind);
-      if (buffer == nullptr || buffer->type != type || buffer->banks != program.micro_batches)
+      if (buffer == nullptr || buffer->type != type || buffer->instances != program.micro_batches)
         return wrong(fmt::format("its {} is not {} of each micro-batch", name, to_string(type)));
     }
     const int64_t sequences = side_by_side * program.micro_batches;

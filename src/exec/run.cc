@@ -75,8 +75,9 @@ uint64_t hash_outputs(const DeviceProgram& device, std::byte* arena) {
   uint64_t hash = 0;
   for (const Buffer& buffer : device.buffers) {
     if (!is_result(device, buffer)) continue;
-    for (int bank = 0; bank < buffer.banks; ++bank) {
-      hash = hash_bytes(bank_data(buffer, bank, arena), static_cast<size_t>(size_of(buffer.type).value()), hash);
+    for (int instance = 0; instance < buffer.instances; ++instance) {
+      hash =
+          hash_bytes(instance_data(buffer, instance, arena), static_cast<size_t>(size_of(buffer.type).value()), hash);
     }
   }
   return hash;
@@ -104,9 +105,9 @@ double mean_loss(const Program& program, const DeviceProgram& device, std::byte*
   int count = 0;
   for (const Buffer& buffer : device.buffers) {
     if (buffer.kind != BufferKind::output || buffer.name != losses_name || buffer.type != losses_type()) continue;
-    for (int bank = 0; bank < buffer.banks; ++bank, ++count) {
+    for (int instance = 0; instance < buffer.instances; ++instance, ++count) {
       float loss = 0;
-      std::memcpy(&loss, bank_data(buffer, bank, arena), sizeof loss);
+      std::memcpy(&loss, instance_data(buffer, instance, arena), sizeof loss);
       sum += static_cast<double>(loss);
     }
   }

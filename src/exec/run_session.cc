@@ -206,22 +206,22 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
     return found == by_name.end() ? nullptr : found->second;
   };
   Status looked;  // at the buffers that rank 0 asks for
-  state.bytes = [&](std::string_view name, int bank) -> std::span<const std::byte> {
+  state.bytes = [&](std::string_view name, int instance) -> std::span<const std::byte> {
     const Buffer* const buffer = find_buffer(name);
-    if (buffer == nullptr || bank >= buffer->banks || !looked.ok()) return {};
+    if (buffer == nullptr || instance >= buffer->instances || !looked.ok()) return {};
     looked = backend->download([buffer](const Buffer& other) { return &other == buffer; });
     if (!looked.ok()) return {};
-    return {arena + buffer->offset + bank * buffer->stride(), static_cast<size_t>(size_of(buffer->type).value())};
+    return {arena + buffer->offset + instance * buffer->stride(), static_cast<size_t>(size_of(buffer->type).value())};
   };
   bool written = false;
-  state.fill = [&](std::string_view name, int bank, const std::function<void(std::span<std::byte>)>& with) {
+  state.fill = [&](std::string_view name, int instance, const std::function<void(std::span<std::byte>)>& with) {
     const Buffer* const buffer = find_buffer(name);
-    CHECK(buffer != nullptr && buffer->kind == BufferKind::input && bank < buffer->banks, name);
-    with({arena + buffer->offset + bank * buffer->stride(), static_cast<size_t>(size_of(buffer->type).value())});
+    CHECK(buffer != nullptr && buffer->kind == BufferKind::input && instance < buffer->instances, name);
+    with({arena + buffer->offset + instance * buffer->stride(), static_cast<size_t>(size_of(buffer->type).value())});
     written = true;
   };
-  state.write = [&](std::string_view name, int bank, std::span<const std::byte> bytes) {
-    state.fill(name, bank, [&](std::span<std::byte> there) {
+  state.write = [&](std::string_view name, int instance, std::span<const std::byte> bytes) {
+    state.fill(name, instance, [&](std::span<std::byte> there) {
       CHECK(bytes.size() == there.size(), name);
       std::ranges::copy(bytes, there.begin());
     });

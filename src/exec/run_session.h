@@ -28,14 +28,15 @@ namespace nlsplit::inline exec {
 struct SessionState {
   size_t executions = 0;                       // so far
   std::span<const ExecutionLoss> losses = {};  // of the executions so far, those that come to rank 0's device
-  // Bytes of a bank of a buffer of rank 0's device, by its name in the joined Program; empty: there is none. They are
-  // as the executions so far have left them. Of an output, bank m is micro-batch m's.
-  std::function<std::span<const std::byte>(std::string_view buffer, int bank)> bytes;
-  // A bank of an input of rank 0's device, for the executions from now on. CHECK-fails: there is no such input or bank,
-  // or it has another size.
-  std::function<void(std::string_view buffer, int bank, std::span<const std::byte> bytes)> write;
+  // Bytes of an instance of a buffer of rank 0's device, by its name in the joined Program; empty: there is none. They
+  // are as the executions so far have left them. Of an output, instance m is micro-batch m's.
+  std::function<std::span<const std::byte>(std::string_view buffer, int instance)> bytes;
+  // An instance of an input of rank 0's device, for the executions from now on. CHECK-fails: there is no such input or
+  // instance, or it has another size.
+  std::function<void(std::string_view buffer, int instance, std::span<const std::byte> bytes)> write;
   // The same of bytes that `with` writes where they belong.
-  std::function<void(std::string_view buffer, int bank, const std::function<void(std::span<std::byte> bytes)>& with)>
+  std::function<void(std::string_view buffer, int instance,
+                     const std::function<void(std::span<std::byte> bytes)>& with)>
       fill;
   // Who waits for something outside before it chooses, a user or a request, calls this every second: rank 0 does not
   // hang then, however long it takes.

@@ -93,7 +93,7 @@ Result<SessionInputs> SessionInputs::receive(const Session& session, const Progr
     for (size_t p = 0; p < session.programs.size(); ++p) {
       for (Kept& kept : inputs.kept_[p]) {
         if (e == 1) kept.entries.resize(inputs.entries_[p]);
-        if (e % most < inputs.entries_[p]) kept.entries[e % most] = banks_of(*kept.buffer, arena);
+        if (e % most < inputs.entries_[p]) kept.entries[e % most] = instances_of(*kept.buffer, arena);
       }
     }
   }
@@ -103,7 +103,7 @@ Result<SessionInputs> SessionInputs::receive(const Session& session, const Progr
 void SessionInputs::next(int program, std::byte* arena) {
   const auto p = static_cast<size_t>(program);
   const uint64_t entry = executions_[p]++ % entries_[p];
-  for (const Kept& kept : kept_[p]) fill_banks(*kept.buffer, std::as_bytes(std::span(kept.entries[entry])), arena);
+  for (const Kept& kept : kept_[p]) fill_instances(*kept.buffer, std::as_bytes(std::span(kept.entries[entry])), arena);
 }
 
 }  // namespace nlsplit::inline exec

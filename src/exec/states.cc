@@ -12,7 +12,7 @@ namespace {
 
 using ByName = std::map<std::string_view, const StateTensor*>;
 
-bool lasts(const Buffer& buffer) { return buffer.kind == BufferKind::state && buffer.banks == 1; }
+bool lasts(const Buffer& buffer) { return buffer.kind == BufferKind::state && buffer.instances == 1; }
 
 Result<ByName> by_name(const Program& joined, std::span<const StateTensor> states) {
   ByName given;
@@ -83,7 +83,7 @@ Result<std::vector<StateTensor>> collect_states(const Program& joined, std::byte
       transport.liveness().moved();  // one piece after the other: each has its own deadline
       const Buffer& buffer = device.buffers[b];
       std::string bytes(static_cast<size_t>(size_of(buffer.type).value()), '\0');
-      if (transport.rank() == rank) bytes = banks_of(buffer, arena);
+      if (transport.rank() == rank) bytes = instances_of(buffer, arena);
       if (transport.rank() != 0) {
         RETURN_IF_ERROR(send_bytes(transport, 0, std::as_bytes(std::span(bytes)), waiting));
         continue;

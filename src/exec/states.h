@@ -17,8 +17,8 @@
 
 namespace nlsplit::inline exec {
 
-// All states, once each: replicas have the same. Caches, which have a bank for each micro-batch of sequences, belong to
-// those and are left out.
+// All states, once each: replicas have the same. Caches, which have an instance for each micro-batch of sequences,
+// belong to those and are left out.
 std::vector<StateTensor> states_of(const Program& joined);  // without their bytes, by device and buffer
 
 // On rank 0 all of them, by name, elsewhere none. `joined`: on rank 0 of all devices. `arena`: the host's. All ranks

@@ -10,9 +10,10 @@ void AccessList::find(const Access& now) {
   found_.clear();
   for (auto& [n, length] : lengths_) {
     const int64_t longest = int64_t{1} << (n + 1);
-    for (auto at = length.upper_bound(now.bank_begin - longest); at != length.end() && at->first < now.bank_end; ++at) {
+    for (auto at = length.upper_bound(now.instance_begin - longest); at != length.end() && at->first < now.instance_end;
+         ++at) {
       for (Entry& entry : at->second) {
-        if (entry.access.bank_end > now.bank_begin) found_.push_back({&entry, &length, at});
+        if (entry.access.instance_end > now.instance_begin) found_.push_back({&entry, &length, at});
       }
     }
   }
@@ -33,8 +34,8 @@ void AccessList::remove_found() {
 }
 
 void AccessList::insert(const Access& now) {
-  const auto bytes = static_cast<uint64_t>(std::max<int64_t>(now.bank_end - now.bank_begin, 1));
-  lengths_[std::bit_width(bytes) - 1][now.bank_begin].push_back({now, added_++});
+  const auto bytes = static_cast<uint64_t>(std::max<int64_t>(now.instance_end - now.instance_begin, 1));
+  lengths_[std::bit_width(bytes) - 1][now.instance_begin].push_back({now, added_++});
 }
 
 AccessLists::AccessLists(const DeviceProgram& device, Reuse reuse) : device_(device), reuse_(reuse) {
@@ -43,13 +44,13 @@ AccessLists::AccessLists(const DeviceProgram& device, Reuse reuse) : device_(dev
     group_by_bytes();
     return;
   }
-  size_t banks = 0;
+  size_t instances = 0;
   for (const Buffer& buffer : device.buffers) {
-    first_.push_back(banks);
-    banks += static_cast<size_t>(buffer.banks);
+    first_.push_back(instances);
+    instances += static_cast<size_t>(buffer.instances);
   }
-  per_bank_.assign(first_.size(), true);
-  lists_.resize(banks);
+  per_instance_.assign(first_.size(), true);
+  lists_.resize(instances);
 }
 
 std::vector<bool> AccessLists::with_neighbours(const std::vector<bool>& buffers) const {
@@ -63,7 +64,7 @@ std::vector<bool> AccessLists::with_neighbours(const std::vector<bool>& buffers)
 }
 
 // One list for all buffers that have bytes in common, with one another or by way of others; for a buffer alone one
-// for each bank.
+// for each instance.
 void AccessLists::group_by_bytes() {
   const std::vector<Buffer>& buffers = device_.buffers;
   std::vector<uint32_t> by_offset(buffers.size());
@@ -71,17 +72,17 @@ void AccessLists::group_by_bytes() {
   std::ranges::stable_sort(by_offset, {}, [&](uint32_t b) { return buffers[b].offset; });
   std::erase_if(by_offset, [&](uint32_t b) { return buffers[b].kind == BufferKind::view; });
   first_.assign(buffers.size(), 0);
-  per_bank_.assign(buffers.size(), false);
+  per_instance_.assign(buffers.size(), false);
   for (size_t begin = 0, end = 0; begin < by_offset.size(); begin = end) {
     int64_t reached = buffers[by_offset[begin]].offset;
     for (end = begin; end == begin || (end < by_offset.size() && buffers[by_offset[end]].offset < reached); ++end) {
       const uint32_t b = by_offset[end];
       first_[b] = lists_.size();
-      reached = std::max(reached, buffers[b].offset + buffers[b].banks * strides_[b]);
+      reached = std::max(reached, buffers[b].offset + buffers[b].instances * strides_[b]);
     }
     const bool alone = end == begin + 1;
-    per_bank_[by_offset[begin]] = alone;
-    lists_.resize(lists_.size() + (alone ? static_cast<size_t>(buffers[by_offset[begin]].banks) : 1),
+    per_instance_[by_offset[begin]] = alone;
+    lists_.resize(lists_.size() + (alone ? static_cast<size_t>(buffers[by_offset[begin]].instances) : 1),
                   AccessList(!alone));
   }
 }

@@ -13,22 +13,22 @@ namespace nlsplit::inline program {
 struct Access {
   uint32_t instance;
   int slot;
-  BankUse of;
-  int64_t begin, end;            // bytes within the bank; with Reuse::of_bytes within the arena
-  int64_t bank_begin, bank_end;  // of all of its bank, counted alike
+  InstanceUse of;
+  int64_t begin, end;                    // bytes within the instance; with Reuse::of_bytes within the arena
+  int64_t instance_begin, instance_end;  // of all of its instance, counted alike
   bool writes;
   bool transfer;  // on a FIFO rather than the compute stream
   bool own;       // any order: scratch of which only its slot's values are looked at
 };
 
-// Accesses to one bank, or to all banks of buffers that share bytes: accesses of different lists never wait for each
-// other.
+// Accesses to one instance, or to all instances of buffers that share bytes: accesses of different lists never wait for
+// each other.
 class AccessList {
  public:
-  // many: to several banks. Then only those whose banks have bytes in common are looked at.
+  // many: to several instances. Then only those whose instances have bytes in common are looked at.
   explicit AccessList(bool many = false) : many_(many) {}
 
-  // take(earlier): for each that shares bytes with `now`'s bank, the earliest first; true: it stands for itself no
+  // take(earlier): for each that shares bytes with `now`'s instance, the earliest first; true: it stands for itself no
   // longer. Then `now` is there too.
   template <class Take>
   void add(const Access& now, const Take& take) {
@@ -50,7 +50,7 @@ class AccessList {
     Access access;
     uint64_t order = 0;
   };
-  // Banks between 2^n and 2^(n+1) bytes long, by where they begin: what overlaps begins less than 2^(n+1) before.
+  // Instances between 2^n and 2^(n+1) bytes long, by where they begin: what overlaps begins less than 2^(n+1) before.
   using OfLength = std::map<int64_t, std::vector<Entry>>;
   struct Found {
     Entry* entry;
@@ -63,25 +63,25 @@ class AccessList {
   void insert(const Access& now);
 
   bool many_ = false;
-  std::vector<Access> accesses_;     // to one bank, the earliest first
+  std::vector<Access> accesses_;     // to one instance, the earliest first
   std::map<int, OfLength> lengths_;  // to several, by n
   uint64_t added_ = 0;
   std::vector<Found> found_;
 };
 
-// Which list of accesses a bank of a buffer has.
+// Which list of accesses an instance of a buffer has.
 class AccessLists {
  public:
   AccessLists(const DeviceProgram& device, Reuse reuse);
 
-  AccessList& list(const BankUse& of) {
+  AccessList& list(const InstanceUse& of) {
     const size_t buffer = of.buffer.index();
-    return lists_[first_[buffer] + (per_bank_[buffer] ? static_cast<size_t>(of.bank) : 0)];
+    return lists_[first_[buffer] + (per_instance_[buffer] ? static_cast<size_t>(of.instance) : 0)];
   }
-  // Where a bank begins, as its list counts bytes; and how many it has.
-  int64_t origin(const BankUse& of) const {
+  // Where an instance begins, as its list counts bytes; and how many it has.
+  int64_t origin(const InstanceUse& of) const {
     if (reuse_ == Reuse::of_buffers) return 0;
-    return device_.buffer(of.buffer).offset + of.bank * strides_[of.buffer.index()];
+    return device_.buffer(of.buffer).offset + of.instance * strides_[of.buffer.index()];
   }
   int64_t stride(BufferId buffer) const { return strides_[buffer.index()]; }
   // Buffers that share a list with one of these.
@@ -93,8 +93,8 @@ class AccessLists {
   const DeviceProgram& device_;
   Reuse reuse_;
   std::vector<int64_t> strides_;  // [buffer]
-  std::vector<size_t> first_;     // [buffer]: the list of its bank 0
-  std::vector<bool> per_bank_;
+  std::vector<size_t> first_;     // [buffer]: the list of its instance 0
+  std::vector<bool> per_instance_;
   std::vector<AccessList> lists_;
 };
 

@@ -72,17 +72,17 @@ std::vector<SegmentTouches> segment_touches(const DeviceProgram& device, const A
   return all;
 }
 
-// Of one bank bytes matter; of two that share bytes the banks do: verify keeps apart what is stored there, not what an
-// access takes of it.
+// Of one instance bytes matter; of two that share bytes the instances do: verify keeps apart what is stored there, not
+// what an access takes of it.
 bool overlap(const Access& a, const Access& b) {
   if (a.of == b.of) return a.begin < b.end && b.begin < a.end;
-  return a.bank_begin < b.bank_end && b.bank_begin < a.bank_end;
+  return a.instance_begin < b.instance_end && b.instance_begin < a.instance_end;
 }
 
 // Whether everybody who has to wait for `earlier` has to wait for `now` as well.
 bool covers(const Access& now, const Access& earlier) {
   if (now.of == earlier.of) return now.begin <= earlier.begin && earlier.end <= now.end;
-  return now.begin <= earlier.bank_begin && earlier.bank_end <= now.end;
+  return now.begin <= earlier.instance_begin && earlier.instance_end <= now.end;
 }
 
 // Adds the edges that this access needs from earlier ones, and replaces those it makes superfluous. `after`, where
@@ -231,14 +231,14 @@ class Collector {
     const std::vector<SegmentTouches> touches = segment_touches(
         device, lists, lists.with_neighbours(any_order_ ? shared_buffers(device, own) : transferred_buffers(device)));
     std::map<std::tuple<int, bool, int>, uint32_t> last_of_tag;  // any order: by peer, whether it sends, tag
-    bank_.assign(device.buffers.size(), 0);
+    instance_.assign(device.buffers.size(), 0);
     uint32_t last_compute = no_instance;
     for (size_t s = 0; s < device.order.size(); ++s) {
       const Slot& slot = device.order[s];
       const Segment& segment = device.segments[static_cast<size_t>(slot.segment)];
       std::vector<int>* after = any_order_ ? &deps.free_slots[d][s].after : nullptr;
       if (any_order_) last_compute = no_instance;
-      for (const BankUse& use : slot.banks) bank_[use.buffer.index()] = use.bank;
+      for (const InstanceUse& use : slot.instances) instance_[use.buffer.index()] = use.instance;
       for (size_t i = 0; i < segment.instrs.size(); ++i) {
         const Instr& instr = segment.instrs[i];
         const auto now = static_cast<uint32_t>(deps.instances.size());
@@ -262,7 +262,7 @@ class Collector {
         }
         if (before != no_instance) deps.edges.push_back({before, EdgeKind::stream});
         for (const Touch& t : touches[static_cast<size_t>(slot.segment)][i]) {
-          const BankUse of{BufferId(t.buffer), bank_[t.buffer]};
+          const InstanceUse of{BufferId(t.buffer), instance_[t.buffer]};
           const int64_t origin = lists.origin(of);
           touch(lists.list(of),
                 {now, static_cast<int>(s), of, origin + t.begin, origin + t.end, origin,
@@ -270,7 +270,7 @@ class Collector {
                 deps.edges, after);
         }
       }
-      for (const BankUse& use : slot.banks) bank_[use.buffer.index()] = 0;
+      for (const InstanceUse& use : slot.instances) instance_[use.buffer.index()] = 0;
     }
   }
 
@@ -286,7 +286,7 @@ class Collector {
   const Program& program_;
   const Reuse reuse_;
   const bool any_order_;
-  std::vector<int> bank_;
+  std::vector<int> instance_;
 };
 
 Result<Dependencies> find_dependencies(const Program& program, Reuse reuse, bool any_order) {

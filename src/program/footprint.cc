@@ -54,7 +54,7 @@ class Footprints {
 
  private:
   bool activation(size_t b) const { return device_.buffers[b].kind == BufferKind::scratch && !is_workspace_[b]; }
-  Bytes extent(size_t b) const { return bytes(device_.buffers[b].banks * device_.buffers[b].stride()); }
+  Bytes extent(size_t b) const { return bytes(device_.buffers[b].instances * device_.buffers[b].stride()); }
 
   static Bytes& part_of(DeviceFootprint& all, BufferKind kind) {
     switch (kind) {

@@ -16,16 +16,16 @@ namespace nlsplit::inline program {
 struct StageFootprint {
   int stage = 0;
   Bytes weights;      // constants and states it reads, as its kernels want them
-  Bytes messages;     // what it sends and receives, all banks
-  Bytes stash;        // what it keeps for later slots, all banks
+  Bytes messages;     // what it sends and receives, all instances
+  Bytes stash;        // what it keeps for later slots, all instances
   Bytes activations;  // the region of the arena that its scratch lies in
   Bytes bound;        // the most of its scratch that lives at once: no plan of the same computations takes less
   std::string peak;   // the first computation where that is so: "conv1, relu1"
   Bytes workspace;    // of its most demanding kernel
 };
 
-// Parts of the arena of a Program that lower made. Everything is counted as it lies there: all banks, each rounded up
-// to arena_alignment.
+// Parts of the arena of a Program that lower made. Everything is counted as it lies there: all instances, each rounded
+// up to arena_alignment.
 struct DeviceFootprint {
   std::string name;
   Bytes weights, states, inputs, outputs, stash, messages;

@@ -17,7 +17,7 @@ struct RootRange {
   int64_t begin, end;
 };
 
-// Of an operand, in bytes of its root buffer's bank.
+// Of an operand, in bytes of its root buffer's instance.
 RootRange range_of(const DeviceProgram& device, const Operand& operand) {
   if (operand.whole()) return {0, device.buffer(device.root(operand.buffer)).bytes.value()};
   const DType dtype = device.buffer(operand.buffer).type.dtype;

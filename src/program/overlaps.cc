@@ -1,7 +1,7 @@
-// Buffers that share bytes of an arena. A *generation* of a buffer's bank is one value it holds: from the write that
-// makes it to the last access before the next such write. Of two overlapping buffers, every generation of one must be
-// over (happens-before) when a generation of the other begins. Only a computation in place may read one and write the
-// other, if both have the same bytes.
+// Buffers that share bytes of an arena. A *generation* of a buffer's instance is one value it holds: from the write
+// that makes it to the last access before the next such write. Of two overlapping buffers, every generation of one must
+// be over (happens-before) when a generation of the other begins. Only a computation in place may read one and write
+// the other, if both have the same bytes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -117,8 +117,8 @@ struct ArenaRange {
   int64_t begin, end;
 };
 
-ArenaRange place(const Buffer& buffer, int bank) {
-  const int64_t begin = buffer.offset + bank * buffer.stride();
+ArenaRange place(const Buffer& buffer, int instance) {
+  const int64_t begin = buffer.offset + instance * buffer.stride();
   return {begin, begin + buffer.bytes.value()};
 }
 bool overlap(ArenaRange a, ArenaRange b) { return a.begin < b.end && b.begin < a.end; }
@@ -149,8 +149,8 @@ class DeviceOverlaps {
     }
     for (const auto& [x, y] : pairs) {
       const Buffer &bx = device_.buffers[x], &by = device_.buffers[y];
-      for (const Key& i : used_banks(x)) {
-        for (const Key& j : used_banks(y)) {
+      for (const Key& i : used_instances(x)) {
+        for (const Key& j : used_instances(y)) {
           if (overlap(place(bx, i.second), place(by, j.second))) RETURN_IF_ERROR(check_pair(i, j));
         }
       }
@@ -159,7 +159,7 @@ class DeviceOverlaps {
   }
 
  private:
-  using Key = std::pair<uint32_t, int>;  // buffer, bank
+  using Key = std::pair<uint32_t, int>;  // buffer, instance
 
   struct Life {  // of one generation
     uint32_t first, last;
@@ -178,7 +178,7 @@ class DeviceOverlaps {
     return by_offset;
   }
 
-  // All banks.
+  // All instances.
   int64_t end_of(uint32_t buffer) const {
     const Buffer& b = device_.buffers[buffer];
     return b.offset + b.extent();
@@ -202,7 +202,7 @@ class DeviceOverlaps {
     std::vector<bool> computed;
     for (const Buffer& buffer : device_.buffers) computed.push_back(!persistent(buffer.kind));
     for (size_t b = 0; b < generations_.size(); ++b) {
-      for (const auto& [bank, generations] : generations_[b]) {
+      for (const auto& [instance, generations] : generations_[b]) {
         for (const Generation& generation : generations) {
           if (!generation.computes) computed[b] = false;
         }
@@ -217,10 +217,10 @@ class DeviceOverlaps {
     std::vector<Life> lives;
     for (uint32_t b = 0; b < generations_.size(); ++b) {
       if (!buffers[b]) continue;
-      for (const auto& [bank, generations] : generations_[b]) {
-        const ArenaRange at = place(device_.buffers[b], bank);
+      for (const auto& [instance, generations] : generations_[b]) {
+        const ArenaRange at = place(device_.buffers[b], instance);
         for (const Generation& generation : generations)
-          lives.push_back({generation.first, generation.accesses.back(), at, {b, bank}});
+          lives.push_back({generation.first, generation.accesses.back(), at, {b, instance}});
       }
     }
     std::ranges::stable_sort(lives, {}, &Life::first);
@@ -264,7 +264,7 @@ class DeviceOverlaps {
         if (!operand.buffer.valid()) return;
         const BufferId root = device_.root(operand.buffer);
         if (!wanted[root.index()]) return;
-        auto& generations = generations_[root.index()][bank_of(device_, slot, root)];
+        auto& generations = generations_[root.index()][instance_of(device_, slot, root)];
         const bool begins = writes && operand.whole();  // a write of a part continues the value
         if (generations.empty() || begins) {
           generations.push_back({i, {}});
@@ -278,10 +278,10 @@ class DeviceOverlaps {
     }
   }
 
-  // A text may say a million banks; those that nobody uses cannot clash.
-  std::vector<Key> used_banks(uint32_t buffer) const {
+  // A text may say a million instances; those that nobody uses cannot clash.
+  std::vector<Key> used_instances(uint32_t buffer) const {
     std::vector<Key> used;
-    for (const auto& [bank, generations] : generations_[buffer]) used.emplace_back(buffer, bank);
+    for (const auto& [instance, generations] : generations_[buffer]) used.emplace_back(buffer, instance);
     return used;
   }
 
@@ -342,7 +342,7 @@ class DeviceOverlaps {
   const std::vector<uint32_t>& order_;
   const DeviceProgram& device_;
   size_t d_;
-  std::vector<std::map<int, std::vector<Generation>>> generations_;  // [buffer], by bank
+  std::vector<std::map<int, std::vector<Generation>>> generations_;  // [buffer], by instance
   std::optional<HappensBefore> here_, everywhere_;                   // made when the first pair of buffers needs them
 };
 

@@ -50,7 +50,7 @@ std::string_view name_of(Opcode opcode) {
 
 int64_t Buffer::stride() const { return (bytes.value() + arena_alignment - 1) / arena_alignment * arena_alignment; }
 
-int64_t Buffer::extent() const { return (banks - 1) * stride() + bytes.value(); }
+int64_t Buffer::extent() const { return (instances - 1) * stride() + bytes.value(); }
 
 Bytes bytes_of(const DeviceProgram& device, const Operand& operand) {
   const Buffer& buffer = device.buffer(operand.buffer);
@@ -64,10 +64,10 @@ TensorType type_of(const DeviceProgram& device, const Operand& operand) {
   return {buffer.type.dtype, {operand.end - operand.begin}};
 }
 
-int bank_of(const DeviceProgram& device, const Slot& slot, BufferId buffer) {
+int instance_of(const DeviceProgram& device, const Slot& slot, BufferId buffer) {
   const BufferId root = device.root(buffer);
-  for (const BankUse& use : slot.banks) {
-    if (use.buffer == root) return use.bank;
+  for (const InstanceUse& use : slot.instances) {
+    if (use.buffer == root) return use.instance;
   }
   return 0;
 }
@@ -75,7 +75,7 @@ int bank_of(const DeviceProgram& device, const Slot& slot, BufferId buffer) {
 int64_t address_of(const DeviceProgram& device, const Slot& slot, const Operand& operand) {
   const Buffer& buffer = device.buffer(operand.buffer);
   const Buffer& root = device.buffer(device.root(operand.buffer));
-  return root.offset + bank_of(device, slot, operand.buffer) * root.stride() +
+  return root.offset + instance_of(device, slot, operand.buffer) * root.stride() +
          size_of(buffer.type.dtype, operand.begin);
 }
 

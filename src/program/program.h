@@ -2,8 +2,8 @@
 // specification. Two executors read it: exec runs it, sim times it. It is a value and a text (program/text.h).
 //
 //   device A cpu host a isa v3 memory 8589934592 arena 41216
-//     buffer in f32[8,3,8,8] comm bytes 6144 banks 2 at 0
-//     buffer a1 f32[8,16,8,8] comm bytes 32768 banks 2 at 12288
+//     buffer in f32[8,3,8,8] comm bytes 6144 instances 2 at 0
+//     buffer a1 f32[8,16,8,8] comm bytes 32768 instances 2 at 12288
 //     segment F0 stage 0 F
 //       recv in from S tag 0
 //       a1 = Conv(in, w1, b1) {…} + Relu kernel conv_gemm_v3 as "conv1, relu1"
@@ -31,8 +31,8 @@ namespace nlsplit::inline program {
 using BufferId = Id<struct BufferTag>;  // within its device
 
 enum class BufferKind : uint8_t {
-  input,    // the Program's input: bank m is micro-batch m's share, there before the first slot
-  output,   // the Program's output: bank m is micro-batch m's share, read after the last slot
+  input,    // the Program's input: instance m is micro-batch m's share, there before the first slot
+  output,   // the Program's output: instance m is micro-batch m's share, read after the last slot
   weight,   // constant, from `content`
   state,    // changed by step; starts as `content`, or zero
   stash,    // kept from one phase for another
@@ -46,9 +46,9 @@ struct Buffer {
   std::string name;  // unique on its device
   TensorType type;
   BufferKind kind = BufferKind::scratch;
-  Bytes bytes;               // of one bank; more than the type needs if a kernel packs it
-  int banks = 1;             // instances, for several micro-batches in flight
-  int64_t offset = 0;        // of bank 0 in the device's arena; bank b is at offset + b * stride()
+  Bytes bytes;               // of one instance; more than the type needs if a kernel packs it
+  int instances = 1;         // for several micro-batches in flight
+  int64_t offset = 0;        // of instance 0 in the device's arena; instance b is at offset + b * stride()
   BufferId of;               // view: whose bytes (never itself a view)
   bool has_content = false;  // weight and state: initial bytes are `content`, packed for input `packed_input` of kernel
   ContentId content;         // `packed_for` if that is chosen
@@ -57,7 +57,7 @@ struct Buffer {
   std::optional<int64_t> max = {};  // of integers: its values are 0 … max; what scalars are read from (scalars.h)
 
   int64_t stride() const;  // bytes rounded up to the arena's alignment
-  int64_t extent() const;  // from bank 0's first byte to the last bank's last one
+  int64_t extent() const;  // from instance 0's first byte to the last instance's last one
   friend bool operator==(const Buffer&, const Buffer&) = default;
 };
 
@@ -112,18 +112,18 @@ struct Segment {
   friend bool operator==(const Segment&, const Segment&) = default;
 };
 
-struct BankUse {
+struct InstanceUse {
   BufferId buffer;
-  int bank = 0;
-  friend bool operator==(const BankUse&, const BankUse&) = default;
+  int instance = 0;
+  friend bool operator==(const InstanceUse&, const InstanceUse&) = default;
 };
 
 // One execution of a segment.
 struct Slot {
   int segment = 0;
   int micro_batch = -1;  // -1: none (init, step)
-  std::vector<BankUse>
-      banks;  // of buffers with several banks that the segment touches, by buffer; bank 0 may be left out
+  std::vector<InstanceUse>
+      instances;  // of buffers with several instances that the segment touches, by buffer; instance 0 may be left out
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 
@@ -155,10 +155,10 @@ struct Program {
   friend bool operator==(const Program&, const Program&) = default;
 };
 
-// Bytes an operand spans, and where it begins in its root buffer's bank.
+// Bytes an operand spans, and where it begins in its root buffer's instance.
 Bytes bytes_of(const DeviceProgram& device, const Operand& operand);
-TensorType type_of(const DeviceProgram& device, const Operand& operand);      // flat [n] if not whole
-int bank_of(const DeviceProgram& device, const Slot& slot, BufferId buffer);  // resolves views
+TensorType type_of(const DeviceProgram& device, const Operand& operand);          // flat [n] if not whole
+int instance_of(const DeviceProgram& device, const Slot& slot, BufferId buffer);  // resolves views
 // Byte offset of the operand in the device's arena for this slot.
 int64_t address_of(const DeviceProgram& device, const Slot& slot, const Operand& operand);
 // Index of desc in the program's table, added if new.

@@ -119,7 +119,7 @@ class Values {
       for (size_t b = 0; b < device.buffers.size(); ++b) {
         if (!wanted_[d][b]) continue;
         const auto size = static_cast<size_t>(size_of(device.buffers[b].type).value());
-        of_device[b].assign(static_cast<size_t>(device.buffers[b].banks),
+        of_device[b].assign(static_cast<size_t>(device.buffers[b].instances),
                             {std::string(size, '\0'), std::string(size, 0)});
         RETURN_IF_ERROR(fill(device, device.buffers[b], of_device[b]));
       }
@@ -127,9 +127,9 @@ class Values {
     return ok_status();
   }
 
-  Status fill(const DeviceProgram& device, const Buffer& buffer, std::vector<Contents>& banks) const {
-    const size_t size = banks.front().bytes.size();
-    std::optional<std::string> bytes;  // of all banks
+  Status fill(const DeviceProgram& device, const Buffer& buffer, std::vector<Contents>& instances) const {
+    const size_t size = instances.front().bytes.size();
+    std::optional<std::string> bytes;  // of all instances
     if (buffer.kind == BufferKind::input) {
       const auto found = given_.inputs.find(buffer.name);
       if (found == given_.inputs.end()) return ok_status();
@@ -138,17 +138,17 @@ class Values {
       if (!given_.contents || !buffer.packed_for.empty()) return ok_status();
       ASSIGN_OR_RETURN(const std::string one, given_.contents(buffer.content));
       bytes.emplace();
-      for (size_t bank = 0; bank < banks.size(); ++bank) *bytes += one;
+      for (size_t instance = 0; instance < instances.size(); ++instance) *bytes += one;
     } else if (buffer.kind == BufferKind::state) {
-      bytes = std::string(size * banks.size(), '\0');
+      bytes = std::string(size * instances.size(), '\0');
     }
     if (!bytes) return ok_status();
-    if (bytes->size() != size * banks.size())
+    if (bytes->size() != size * instances.size())
       return invalid_input(fmt::format("device {} buffer {} has {} B, and what it begins with {} B", device.name,
-                                       buffer.name, size * banks.size(), bytes->size()));
-    for (size_t bank = 0; bank < banks.size(); ++bank) {
-      banks[bank].bytes = bytes->substr(bank * size, size);
-      banks[bank].known.assign(size, 1);
+                                       buffer.name, size * instances.size(), bytes->size()));
+    for (size_t instance = 0; instance < instances.size(); ++instance) {
+      instances[instance].bytes = bytes->substr(instance * size, size);
+      instances[instance].known.assign(size, 1);
     }
     return ok_status();
   }
@@ -165,8 +165,8 @@ class Values {
     const DeviceProgram& device = device_of(at);
     const Slot& slot = device.order[static_cast<size_t>(at.slot)];
     const BufferId root = device.root(operand.buffer);
-    const auto bank = static_cast<size_t>(bank_of(device, slot, operand.buffer));
-    return {&contents_[static_cast<size_t>(at.device)][root.index()][bank],
+    const auto instance = static_cast<size_t>(instance_of(device, slot, operand.buffer));
+    return {&contents_[static_cast<size_t>(at.device)][root.index()][instance],
             static_cast<size_t>(size_of(device.buffer(operand.buffer).type.dtype, operand.begin)),
             static_cast<size_t>(bytes_of(device, operand).value())};
   }
@@ -299,7 +299,7 @@ class Values {
   const Dependencies& deps_;
   const GivenScalars& given_;
   std::vector<std::vector<bool>> wanted_;                     // [device][buffer]
-  std::vector<std::vector<std::vector<Contents>>> contents_;  // [device][buffer][bank], of wanted ones
+  std::vector<std::vector<std::vector<Contents>>> contents_;  // [device][buffer][instance], of wanted ones
   std::map<std::vector<std::vector<int64_t>>, int> rows_;
   std::set<std::string> unknown_;
   ScalarTable table_;

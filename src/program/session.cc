@@ -332,7 +332,7 @@ Status add_order(const Session& session, const Joined& joined, std::span<const C
       for (int time = 0; time < choice.times; ++time, ++execution) {
         for (Slot slot : session.programs[p].devices[d].order) {
           slot.segment += static_cast<int>(places.first_segment[d]);
-          for (BankUse& use : slot.banks) use.buffer = places.buffers[d][use.buffer.index()];
+          for (InstanceUse& use : slot.instances) use.buffer = places.buffers[d][use.buffer.index()];
           steps += std::ssize(device.segments[static_cast<size_t>(slot.segment)].instrs);
           if (steps > most_steps / std::ssize(sequence.program.devices))
             return invalid_input("too many instructions to run");

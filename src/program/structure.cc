@@ -54,8 +54,8 @@ Status check_buffer(const DeviceProgram& device, size_t index) {
   if (const Status sound = check_packed(buffer); !sound.ok()) return wrong(sound.error().message);
   if (buffer.bytes.value() < 0 || buffer.bytes.value() > most_bytes) return wrong("impossible size");
   if (buffer.packed_for.empty() && buffer.bytes < size_of(buffer.type)) return wrong("fewer bytes than its type needs");
-  if (buffer.banks < 1 || buffer.banks > most_banks) return wrong("impossible number of banks");
-  if (buffer.stride() > most_bytes / buffer.banks) return wrong("too large");
+  if (buffer.instances < 1 || buffer.instances > most_instances) return wrong("impossible number of instances");
+  if (buffer.stride() > most_bytes / buffer.instances) return wrong("too large");
   if (buffer.offset < 0 || buffer.offset % arena_alignment != 0) return wrong("its place in the arena is not aligned");
   const int64_t extent = buffer.extent();
   if (extent > device.arena.value() || buffer.offset > device.arena.value() - extent) return wrong("leaves the arena");
@@ -171,14 +171,15 @@ Status check_device(const Program& program, size_t d) {
                                      name_of(device.kind), name_of(device.level)));
   }
   std::set<std::string_view> names;
-  int64_t banks = 0;
+  int64_t instances = 0;
   for (size_t b = 0; b < device.buffers.size(); ++b) {
     if (!names.insert(device.buffers[b].name).second) {
       return invalid_input(fmt::format("device {}: two buffers are called {}", device.name, device.buffers[b].name));
     }
     RETURN_IF_ERROR(check_buffer(device, b));
-    banks += device.buffers[b].banks;
-    if (banks > most_banks_of_device) return invalid_input(fmt::format("device {}: too many banks", device.name));
+    instances += device.buffers[b].instances;
+    if (instances > most_instances_of_device)
+      return invalid_input(fmt::format("device {}: too many instances", device.name));
   }
   names.clear();
   for (const Segment& segment : device.segments) {
@@ -205,7 +206,7 @@ Status check_device(const Program& program, size_t d) {
       }
     }
   }
-  std::vector<size_t> named_in(device.buffers.size(), 0);  // the last slot that gave a bank, plus 1
+  std::vector<size_t> named_in(device.buffers.size(), 0);  // the last slot that gave an instance, plus 1
   for (size_t s = 0; s < device.order.size(); ++s) {
     const Slot& slot = device.order[s];
     const auto wrong = [&](std::string_view why) {
@@ -214,14 +215,14 @@ Status check_device(const Program& program, size_t d) {
     if (slot.segment < 0 || static_cast<size_t>(slot.segment) >= device.segments.size())
       return wrong("no such segment");
     if (slot.micro_batch < -1 || slot.micro_batch >= program.micro_batches) return wrong("no such micro-batch");
-    for (const BankUse& use : slot.banks) {
+    for (const InstanceUse& use : slot.instances) {
       if (use.buffer.index() >= device.buffers.size() || device.buffer(use.buffer).kind == BufferKind::view)
         return wrong("no such buffer");
-      if (use.bank < 0 || use.bank >= device.buffer(use.buffer).banks) {
-        return wrong(fmt::format("buffer {} has no bank {}", device.buffer(use.buffer).name, use.bank));
+      if (use.instance < 0 || use.instance >= device.buffer(use.buffer).instances) {
+        return wrong(fmt::format("buffer {} has no instance {}", device.buffer(use.buffer).name, use.instance));
       }
       if (std::exchange(named_in[use.buffer.index()], s + 1) == s + 1)
-        return wrong(fmt::format("two banks of buffer {}", device.buffer(use.buffer).name));
+        return wrong(fmt::format("two instances of buffer {}", device.buffer(use.buffer).name));
     }
   }
   return ok_status();

@@ -106,7 +106,7 @@ void print_buffer(std::string& out, const DeviceProgram& device, const Buffer& b
     fmt::format_to(Out(out), " of {}\n", name_word(device.buffer(buffer.of).name));
     return;
   }
-  fmt::format_to(Out(out), " bytes {} banks {}", buffer.bytes.value(), buffer.banks);
+  fmt::format_to(Out(out), " bytes {} instances {}", buffer.bytes.value(), buffer.instances);
   if (buffer.max) fmt::format_to(Out(out), " max {}", *buffer.max);
   fmt::format_to(Out(out), " at {}", buffer.offset);
   if (buffer.has_content) fmt::format_to(Out(out), " content {}", hex16(buffer.content.value));
@@ -154,8 +154,8 @@ void print_device(std::string& out, const Program& program, const DeviceProgram&
   out += "  order\n";
   for (const Slot& slot : device.order) {
     fmt::format_to(Out(out), "    {}", slot_name(device, slot));
-    for (const BankUse& use : slot.banks)
-      fmt::format_to(Out(out), " {}:{}", name_word(device.buffer(use.buffer).name), use.bank);
+    for (const InstanceUse& use : slot.instances)
+      fmt::format_to(Out(out), " {}:{}", name_word(device.buffer(use.buffer).name), use.instance);
     out += "\n";
   }
 }

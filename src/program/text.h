@@ -12,8 +12,8 @@ namespace nlsplit::inline program {
 // The first line carries the fingerprint of all that follows.
 std::string to_string(const Program& program);
 
-// A text written by hand may leave out the fingerprint, `bytes`, `at`, `arena` and `banks`: buffers then get places of
-// their own, one after the other. Errors have file:line:column and the line. A fingerprint that does not match is an
+// A text written by hand may leave out the fingerprint, `bytes`, `at`, `arena` and `instances`: buffers then get places
+// of their own, one after the other. Errors have file:line:column and the line. A fingerprint that does not match is an
 // error.
 Result<Program> parse_program(std::string_view text, const std::string& file);
 

@@ -172,8 +172,10 @@ class Parser {
         ASSIGN_OR_RETURN(const int64_t size, read_integer(in_, "bytes", 0, most_summable_bytes));
         buffer.bytes = bytes(size);
       }
-      if (in_.accept("banks")) {
-        ASSIGN_OR_RETURN(buffer.banks, read_small(in_, "banks", 1));
+      const bool is_old = in_.accept("banks");  // the word before
+      if (is_old || in_.accept("instances")) {
+        has_fingerprint_ &= !is_old;  // that of a text with the old word
+        ASSIGN_OR_RETURN(buffer.instances, read_small(in_, "instances", 1));
       }
       if (in_.accept("max")) {
         ASSIGN_OR_RETURN(buffer.max, read_integer(in_, "a maximum", 0, std::numeric_limits<int64_t>::max()));
@@ -218,8 +220,8 @@ class Parser {
     int64_t end = 0;
     const auto grow = [&](const Buffer& buffer) {
       // Impossible sizes are check_structure's to report; they must only not overflow here.
-      const int64_t stride = std::min(buffer.stride(), std::numeric_limits<int64_t>::max() / 8 / buffer.banks);
-      end = std::max(end, std::min(buffer.offset, std::numeric_limits<int64_t>::max() / 8) + stride * buffer.banks);
+      const int64_t stride = std::min(buffer.stride(), std::numeric_limits<int64_t>::max() / 8 / buffer.instances);
+      end = std::max(end, std::min(buffer.offset, std::numeric_limits<int64_t>::max() / 8) + stride * buffer.instances);
     };
     std::vector<bool> unplaced(device_->buffers.size(), false);
     for (const size_t index : unplaced_) unplaced[index] = true;
@@ -323,19 +325,19 @@ class Parser {
       }
       slot.micro_batch = static_cast<int>(*value);
     }
-    while (!in_.at_end_of_line()) RETURN_IF_ERROR(bank(slot));
+    while (!in_.at_end_of_line()) RETURN_IF_ERROR(instance(slot));
     device_->order.push_back(std::move(slot));
     return ok_status();
   }
 
-  Status bank(Slot& slot) {
+  Status instance(Slot& slot) {
     std::string buffer, number;
     if (in_.peek().starts_with('"')) {
       ASSIGN_OR_RETURN(buffer, in_.quoted("a buffer"));
-      ASSIGN_OR_RETURN(const std::string_view word, in_.word("a bank"));
+      ASSIGN_OR_RETURN(const std::string_view word, in_.word("an instance"));
       number = std::string(word.starts_with(':') ? word.substr(1) : "");
     } else {
-      ASSIGN_OR_RETURN(const std::string_view word, in_.word("buffer:bank"));
+      ASSIGN_OR_RETURN(const std::string_view word, in_.word("buffer:instance"));
       const size_t colon = word.rfind(':');
       buffer = std::string(word.substr(0, colon));
       number = std::string(colon == std::string_view::npos ? "" : word.substr(colon + 1));
@@ -343,11 +345,11 @@ class Parser {
     const auto found = buffers_.find(buffer);
     if (found == buffers_.end()) return unknown_name(in_, "buffer", buffer);
     TextReader reader(number, file_);
-    const auto value = reader.next_line() ? reader.integer("a bank") : Result<int64_t>(-1);
-    if (!value.ok() || *value < 0 || *value >= device_->buffer(found->second).banks) {
-      return in_.error(fmt::format("{} has banks 0 … {}", buffer, device_->buffer(found->second).banks - 1));
+    const auto value = reader.next_line() ? reader.integer("an instance") : Result<int64_t>(-1);
+    if (!value.ok() || *value < 0 || *value >= device_->buffer(found->second).instances) {
+      return in_.error(fmt::format("{} has instances 0 … {}", buffer, device_->buffer(found->second).instances - 1));
     }
-    slot.banks.push_back({found->second, static_cast<int>(*value)});
+    slot.instances.push_back({found->second, static_cast<int>(*value)});
     return ok_status();
   }
 

@@ -9,7 +9,8 @@
 
 namespace nlsplit::inline program {
 
-// Ids, slices, banks and places in range; names unique. What parse_program promises, and all other functions rely on.
+// Ids, slices, instances and places in range; names unique. What parse_program promises, and all other functions rely
+// on.
 Status check_structure(const Program& program);
 
 // The structure; every instruction touches no byte outside its operands: types fit the operator and the kernel, which

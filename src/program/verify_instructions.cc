@@ -13,7 +13,7 @@
 namespace nlsplit::inline program {
 namespace {
 
-// The bytes of an operand within a bank of its buffer.
+// The bytes of an operand within an instance of its buffer.
 struct OperandBytes {
   BufferId root;
   int64_t begin, end;

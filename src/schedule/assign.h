@@ -18,7 +18,7 @@ bool shares_devices(const ScheduleInput& input);
 // The order of every device. A device with one stage runs its micro-batches as they come. Devices with several stages
 // get a static order by list scheduling: of the slots that could start first, the one of the latest stage; a
 // micro-batch enters only while fewer than `in_flight` are between the first stage and the last. So no buffer needs
-// more than `in_flight` banks, and since the list schedule is itself an execution, the orders cannot deadlock.
+// more than `in_flight` instances, and since the list schedule is itself an execution, the orders cannot deadlock.
 Result<SlotTable> forward_table(const ScheduleInput& input, int in_flight);
 
 // Errors: no stages or micro-batches, a stage without devices or with one that does not exist, times missing or

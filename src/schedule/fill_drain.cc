@@ -8,7 +8,7 @@ namespace nlsplit::inline schedules {
 
 Result<SlotTable> schedule_fill_drain(const ScheduleInput& input) {
   ASSIGN_OR_RETURN(SlotTable table, forward_table(input, input.micro_batches));
-  table.banks = input.micro_batches;
+  table.instances = input.micro_batches;
   return table;
 }
 

@@ -37,8 +37,8 @@ Result<SlotTable> schedule_list(const ScheduleInput& input) {
     }
   }
   if (!best) return *refusal;
-  // Shards send to others than the next stage, so their messages wait longer than banks_of() knows.
-  if (!input.needs.empty()) best->table.banks = input.micro_batches;
+  // Shards send to others than the next stage, so their messages wait longer than instances_of() knows.
+  if (!input.needs.empty()) best->table.instances = input.micro_batches;
   return std::move(best->table);
 }
 

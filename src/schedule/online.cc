@@ -95,7 +95,7 @@ class Loop {
       finish_training_table(input_, run_.table);
       for (size_t d = 0; d < devices_.size(); ++d) add_steps(d);
     } else {
-      run_.table.banks = banks_of(input_, run_.table);
+      run_.table.instances = instances_of(input_, run_.table);
     }
     return std::move(run_);
   }

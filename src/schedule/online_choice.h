@@ -1,7 +1,7 @@
 // An online policy as a plan's schedule: "online:longest_path", "online:longest_path,base=1f1b,in_flight=8" or
 // "online:longest_path,replay=/somewhere/log.csv".
 //
-// The Program is that of the base: its order decides which message goes to which of several banks, and so what an
+// The Program is that of the base: its order decides which message goes to which of several instances, and so what an
 // online run may not change (program/dependencies.h); the rest is the policy's.
 #pragma once
 

@@ -250,7 +250,7 @@ Result<SlotTable> table_of(const PipelineCsv& csv, const ScheduleInput& input) {
     return fault_at(csv, fault->device, columns[at(fault->device)][at(fault->slot)], fault->reason);
   }
   RETURN_IF_ERROR(Messages(csv, input).check());
-  table.banks = banks_of(input, table);
+  table.instances = instances_of(input, table);
   return table;
 }
 

@@ -184,10 +184,10 @@ void finish_training_table(const ScheduleInput& input, SlotTable& table) {
     for (const int device : input.stage_devices[s])
       table.devices[at(device)].push_back({static_cast<int>(s), Phase::step, 0});
   }
-  table.banks = banks_of(input, table);
+  table.instances = instances_of(input, table);
 }
 
-int banks_of(const ScheduleInput& input, const SlotTable& table) {
+int instances_of(const ScheduleInput& input, const SlotTable& table) {
   SlotPlayer player(input);
   if (!player.play(table)) return input.micro_batches;  // whoever checks the table says so
   // A message is there from the start of the slot that makes it until the end of the one that reads it.

@@ -32,16 +32,16 @@ struct Line {
 using Orders = std::vector<std::vector<ScheduledSlot>>;  // [device of the line]
 
 // The orders of `make` for every line of the plan, in the plan's devices and micro-batches, with a step for every stage
-// at the end, and as many banks as they need. Errors: there are no such lines in the plan; those of `make`.
+// at the end, and as many instances as they need. Errors: there are no such lines in the plan; those of `make`.
 Result<SlotTable> schedule_lines(std::string_view policy, StagePlacement placement, const ScheduleInput& input,
                                  const std::function<Result<Orders>(const Line&)>& make);
 
-// Steps at the end of every order, and the banks. For policies that do without lines.
+// Steps at the end of every order, and the instances. For policies that do without lines.
 void finish_training_table(const ScheduleInput& input, SlotTable& table);
 
 // The most micro-batches that are between two stages, or in one of them, at a time when the table is played: so many
-// banks of a buffer let it be run as it was played.
-int banks_of(const ScheduleInput& input, const SlotTable& table);
+// instances of a buffer let it be run as it was played.
+int instances_of(const ScheduleInput& input, const SlotTable& table);
 
 // Adds F, I, W or a whole B to an order.
 inline void add_forward(std::vector<ScheduledSlot>& order, int stage, int micro_batch) {

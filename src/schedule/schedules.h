@@ -61,7 +61,7 @@ struct ScheduleInput {
 
 struct SlotTable {
   std::vector<std::vector<ScheduledSlot>> devices;  // in the order they run
-  int banks = 1;  // how many micro-batches' worth of every communication buffer a device holds
+  int instances = 1;  // how many micro-batches' worth of every communication buffer a device holds
   // At most so many micro-batches between the first stage and the last: F of micro-batch m on stage 0 waits for F of
   // micro-batch m - in_flight on the last stage. 0: as many as the orders let in.
   int in_flight = 0;

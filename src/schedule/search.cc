@@ -148,7 +148,7 @@ Result<SlotTable> schedule_search(const ScheduleInput& input) {
   }
   if (!best) return refusal ? *refusal : unsupported("schedule search finds no policy whose table fits");
   SlotTable found = Annealing(input, *best).run();
-  found.banks = banks_of(input, found);
+  found.instances = instances_of(input, found);
   return found;
 }
 

@@ -8,7 +8,7 @@ namespace nlsplit::inline schedules {
 
 Result<SlotTable> schedule_sequential(const ScheduleInput& input) {
   ASSIGN_OR_RETURN(SlotTable table, forward_table(input, 1));
-  table.banks = 1;
+  table.instances = 1;
   table.in_flight = 1;
   return table;
 }

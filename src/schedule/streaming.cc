@@ -15,9 +15,9 @@ Result<SlotTable> schedule_streaming(const ScheduleInput& input) {
   const int64_t stages =
       input.pipeline_stages > 0 ? input.pipeline_stages : static_cast<int64_t>(input.stage_devices.size());
   const int64_t wanted = shares_devices(input) ? to_a_buffer * stages : to_a_buffer;
-  const int banks = static_cast<int>(std::min<int64_t>(wanted, input.micro_batches));
-  ASSIGN_OR_RETURN(SlotTable table, forward_table(input, banks));
-  table.banks = banks;
+  const int instances = static_cast<int>(std::min<int64_t>(wanted, input.micro_batches));
+  ASSIGN_OR_RETURN(SlotTable table, forward_table(input, instances));
+  table.instances = instances;
   return table;
 }
 

@@ -30,7 +30,7 @@ struct SessionArguments {
   bool known = false;
 };
 
-// Of integers, by what a Program calls it; all banks.
+// Of integers, by what a Program calls it; all instances.
 Result<std::string> input_bytes(const Program& joined, const std::string& name, const std::string& text) {
   std::string names;
   for (const DeviceProgram& device : joined.devices) {
@@ -40,7 +40,7 @@ Result<std::string> input_bytes(const Program& joined, const std::string& name, 
         names += (names.empty() ? "" : ", ") + buffer.name;
         continue;
       }
-      const int64_t count = element_count(buffer.type.shape) * buffer.banks;
+      const int64_t count = element_count(buffer.type.shape) * buffer.instances;
       ASSIGN_OR_RETURN(auto listed, listed_integers(buffer.type.dtype, count, text));
       if (listed) return std::move(*listed);
       ASSIGN_OR_RETURN(NpyRaw array, read_npy_raw(text));

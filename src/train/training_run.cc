@@ -69,7 +69,7 @@ Result<TrainingForm> training_form(const Session& session, const SavedTraining& 
   const std::map<std::string, int64_t> ends = extents_pointed_into(steps);
   std::optional<TrainingForm::Input> labels;
   for (const Buffer* const buffer : buffers_of(steps, BufferKind::input)) {
-    if (buffer->type.shape.empty() || buffer->banks != steps.micro_batches) return wrong("an input has no samples");
+    if (buffer->type.shape.empty() || buffer->instances != steps.micro_batches) return wrong("an input has no samples");
     if (buffer->name == samples_name && numbers_samples(steps)) {
       form.numbers = in_session(of_steps, *buffer);
       continue;
@@ -83,7 +83,7 @@ Result<TrainingForm> training_form(const Session& session, const SavedTraining& 
       labels = std::move(input);
       continue;
     }
-    if ((*same)->type != buffer->type || (*same)->banks != buffer->banks) return wrong("its inputs differ");
+    if ((*same)->type != buffer->type || (*same)->instances != buffer->instances) return wrong("its inputs differ");
     input.of_evaluate = in_session(of_validation, **same);
     form.inputs.push_back(std::move(input));
   }

@@ -34,15 +34,15 @@ std::vector<int64_t> sizes_for(Bytes eager_limit) {
 int repeats_of(int64_t size) { return size <= 65536 ? 10 : 4; }
 
 // A buffer of floats behind the others of its device.
-Buffer made(DeviceProgram& device, const std::string& name, int64_t floats, BufferKind kind, int banks) {
+Buffer made(DeviceProgram& device, const std::string& name, int64_t floats, BufferKind kind, int instances) {
   Buffer buffer;
   buffer.name = name;
   buffer.type = {DType::f32, {floats}};
   buffer.kind = kind;
   buffer.bytes = bytes(floats * float_bytes);
-  buffer.banks = banks;
+  buffer.instances = instances;
   buffer.offset = device.arena.value();
-  device.arena = device.arena + bytes(buffer.stride() * banks);
+  device.arena = device.arena + bytes(buffer.stride() * instances);
   return buffer;
 }
 

@@ -1,5 +1,5 @@
-// lower on cases small enough to read: the golden text, and the rules for messages, banks, memory and endpoints one by
-// one.
+// lower on cases small enough to read: the golden text, and the rules for messages, instances, memory and endpoints one
+// by one.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -119,7 +119,7 @@ TEST(Lower, AnEndpointNeverHasTheNameOfADevice) {
 }
 
 TEST(Lower, SourceAndSinkActBetweenTheSlotsOfTheirDevices) {
-  // Inputs go out two ahead: that is how many banks B has for them.
+  // Inputs go out two ahead: that is how many instances B has for them.
   const Program program = lowered(chain(4), star(3), {"..r1@B", "rest@C"}, 4, {HostId(2), HostId(1)});
   EXPECT_EQ(slots(device(program, "C")), "source.0 source.1 source.2 F1.0 source.3 F1.1 F1.2 F1.3");
   EXPECT_EQ(slots(device(program, "B")), "F0.0 F0.1 F0.2 sink.0 F0.3 sink.1 sink.2 sink.3");
@@ -147,29 +147,30 @@ TEST(Lower, CostsDecideHowManyTurnsAReplicaTakes) {
   EXPECT_EQ(turns(device(program, "B")), 3);
 }
 
-TEST(Lower, StreamingHasTwoBanksAndFillDrainAllAndTheyAreUsedRoundRobin) {
-  const auto banks_used = [](const DeviceProgram& d, const std::string& name) {
+TEST(Lower, StreamingHasTwoInstancesAndFillDrainAllAndTheyAreUsedRoundRobin) {
+  const auto instances_used = [](const DeviceProgram& d, const std::string& name) {
     std::vector<int> used;
     for (const Slot& slot : d.order) {
       for (size_t b = 0; b < d.buffers.size(); ++b) {
-        if (d.buffers[b].name == name) used.push_back(bank_of(d, slot, BufferId(b)));
+        if (d.buffers[b].name == name) used.push_back(instance_of(d, slot, BufferId(b)));
       }
     }
     return used;
   };
   const Program streaming = lowered(chain(3), star(3), {"..r0@A", "..r1@B", "rest@C"}, 5, {HostId(0), HostId(2)});
-  EXPECT_EQ(buffer(device(streaming, "B"), "r0").banks, 2);
-  EXPECT_EQ(banks_used(device(streaming, "B"), "r0"), (std::vector<int>{0, 1, 0, 1, 0}));
-  EXPECT_EQ(banks_used(device(streaming, "A"), "x"), (std::vector<int>{0, 1, 2, 3, 4}));  // inputs have a bank each
+  EXPECT_EQ(buffer(device(streaming, "B"), "r0").instances, 2);
+  EXPECT_EQ(instances_used(device(streaming, "B"), "r0"), (std::vector<int>{0, 1, 0, 1, 0}));
+  EXPECT_EQ(instances_used(device(streaming, "A"), "x"),
+            (std::vector<int>{0, 1, 2, 3, 4}));  // inputs have an instance each
   const Program all =
       lowered(chain(3), star(3), {"..r0@A", "..r1@B", "rest@C"}, 5, {HostId(0), HostId(2)}, "fill_drain");
-  EXPECT_EQ(buffer(device(all, "B"), "r0").banks, 5);
-  EXPECT_EQ(banks_used(device(all, "B"), "r0"), (std::vector<int>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(buffer(device(all, "B"), "r0").instances, 5);
+  EXPECT_EQ(instances_used(device(all, "B"), "r0"), (std::vector<int>{0, 1, 2, 3, 4}));
   const Program one = lowered(chain(3), star(3), {"..r0@A", "..r1@B", "rest@C"}, 1, {HostId(0), HostId(2)});
-  EXPECT_EQ(buffer(device(one, "B"), "r0").banks, 1);
-  // A replica that takes one of two micro-batches needs one bank.
+  EXPECT_EQ(buffer(device(one, "B"), "r0").instances, 1);
+  // A replica that takes one of two micro-batches needs one instance.
   const Program turns = lowered(chain(3), star(3), {"..r0@A", "rest@B+C"}, 2, {HostId(0), HostId(0)});
-  EXPECT_EQ(buffer(device(turns, "B"), "r0").banks, 1);
+  EXPECT_EQ(buffer(device(turns, "B"), "r0").instances, 1);
 }
 
 // x -> r0 -> r1 -> r2; r3 = r2 + r0: r0 skips a stage if all are apart.
@@ -214,7 +215,7 @@ TEST(Lower, WhatADeviceKeepsForItsOwnLaterStageIsStashed) {
   EXPECT_EQ(buffer(a, "r2").kind, BufferKind::comm);
   EXPECT_EQ(buffer(a, "sum").kind, BufferKind::scratch);
   EXPECT_EQ(buffer(a, "product").kind, BufferKind::output);
-  EXPECT_GE(buffer(a, "r0").banks, 2);
+  EXPECT_GE(buffer(a, "r0").instances, 2);
 }
 
 TEST(Lower, ViewsTakeNoBytesAndCrossStagesAsTheirRoot) {
@@ -328,7 +329,7 @@ TEST(Lower, AllNetworksPeakWhereThePlannerSays) {
         scratch += b.stride();
         scratch_end = std::max(scratch_end, b.offset + b.stride());
       } else if (b.kind != BufferKind::view) {
-        lasting += b.banks * b.stride();
+        lasting += b.instances * b.stride();
       }
     }
     EXPECT_EQ(a.arena.value(), scratch_end) << name;
@@ -337,8 +338,8 @@ TEST(Lower, AllNetworksPeakWhereThePlannerSays) {
   }
 }
 
-TEST(Lower, ABankIsNotUsedAgainBeforeItsMicroBatchIsOver) {
-  // Received for 0 and 1 before either is used: one bank, as this schedule says, would not do.
+TEST(Lower, AnInstanceIsNotUsedAgainBeforeItsMicroBatchIsOver) {
+  // Received for 0 and 1 before either is used: one instance, as this schedule says, would not do.
   DeviceProgram device;
   Buffer x;
   x.name = "x";
@@ -359,9 +360,9 @@ TEST(Lower, ABankIsNotUsedAgainBeforeItsMicroBatchIsOver) {
   for (size_t i = 0; i < device.order.size(); ++i) rules.slots.push_back({static_cast<double>(i), {}});
   assign_instances(rules, 3, device);
   std::vector<int> used;
-  for (const Slot& slot : device.order) used.push_back(bank_of(device, slot, BufferId(0)));
+  for (const Slot& slot : device.order) used.push_back(instance_of(device, slot, BufferId(0)));
   EXPECT_EQ(used, (std::vector<int>{0, 1, 0, 0, 1, 0}));
-  EXPECT_EQ(device.buffers[0].banks, 2);
+  EXPECT_EQ(device.buffers[0].instances, 2);
 }
 
 TEST(Lower, KeepsTheClustersMessageRules) {

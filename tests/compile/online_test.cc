@@ -37,7 +37,7 @@ TEST(CompileOnline, SaysWhoDecides) {
   EXPECT_EQ(static_order(online.program), static_order(value_of(compile_as("streaming")).program));
   int room = 0;
   for (const Buffer& buffer : online.program.devices[1].buffers) {
-    if (buffer.kind == BufferKind::comm) room = std::max(room, buffer.banks);
+    if (buffer.kind == BufferKind::comm) room = std::max(room, buffer.instances);
   }
   EXPECT_EQ(room, 3);
 }

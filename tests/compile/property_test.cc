@@ -85,14 +85,14 @@ void check_everything(const KernelGraph& kernels, const Plan& plan, const Cluste
     int64_t all = 0;
     for (const Buffer& buffer : device.buffers) {
       if (buffer.kind == BufferKind::view) continue;
-      all += buffer.banks * buffer.stride();
+      all += buffer.instances * buffer.stride();
       const int most = plan.micro_batches;
       if (buffer.kind == BufferKind::comm || buffer.kind == BufferKind::stash)
-        EXPECT_LE(buffer.banks, most) << buffer.name;
+        EXPECT_LE(buffer.instances, most) << buffer.name;
       else if (buffer.kind == BufferKind::input || buffer.kind == BufferKind::output)
-        EXPECT_EQ(buffer.banks, most);
+        EXPECT_EQ(buffer.instances, most);
       else
-        EXPECT_EQ(buffer.banks, 1);
+        EXPECT_EQ(buffer.instances, 1);
     }
     EXPECT_LE(device.arena.value(), all);
   }

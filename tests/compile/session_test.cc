@@ -97,7 +97,7 @@ TEST(CompileSession, BatchBucketsStoreTheirWeightsOnce) {
   const auto bytes_of = [](const Program& program, size_t device, auto kinds) {
     int64_t sum = 0;
     for (const Buffer& buffer : program.devices[device].buffers) {
-      if (std::ranges::find(kinds, buffer.kind) != kinds.end()) sum += buffer.banks * buffer.stride();
+      if (std::ranges::find(kinds, buffer.kind) != kinds.end()) sum += buffer.instances * buffer.stride();
     }
     return sum;
   };

@@ -1,6 +1,7 @@
 // Runs a Program on symbols instead of numbers: every value is a hash of how it was made, memory is the real arena, and
 // instructions happen in any order the dependencies allow, chosen by a seed. What comes out must be what the graph
-// says, symbol for symbol; so a wrong operand, a bank or place used too early, or an order that does not hold, shows.
+// says, symbol for symbol; so a wrong operand, an instance or place used too early, or an order that does not hold,
+// shows.
 #pragma once
 
 #include <fmt/format.h>
@@ -81,7 +82,7 @@ class SymbolicRun {
         if (buffer.kind == BufferKind::weight)
           memory_[d].write(buffer.offset, buffer.bytes.value(), symbol_of("weight", {buffer.content.value}));
         if (buffer.kind != BufferKind::input) continue;
-        for (int m = 0; m < buffer.banks; ++m) {
+        for (int m = 0; m < buffer.instances; ++m) {
           memory_[d].write(buffer.offset + m * buffer.stride(), buffer.bytes.value(),
                            symbol_of("input " + buffer.name, {static_cast<Symbol>(m)}));
         }
@@ -135,9 +136,9 @@ class SymbolicRun {
     for (size_t d = 0; d < program_.devices.size(); ++d) {
       for (const Buffer& buffer : program_.devices[d].buffers) {
         if (buffer.kind != BufferKind::output) continue;
-        std::vector<Symbol>& banks = result.emplace_back();
-        for (int m = 0; m < buffer.banks; ++m)
-          banks.push_back(memory_[d].read(buffer.offset + m * buffer.stride(), buffer.bytes.value()));
+        std::vector<Symbol>& instances = result.emplace_back();
+        for (int m = 0; m < buffer.instances; ++m)
+          instances.push_back(memory_[d].read(buffer.offset + m * buffer.stride(), buffer.bytes.value()));
       }
     }
     return result;

@@ -96,11 +96,11 @@ class Machine {
       std::string& arena = arenas_.emplace_back(static_cast<size_t>(device.arena.value()), '\x7f');  // NaN
       for (const Buffer& buffer : device.buffers) {
         if (!buffer.packed_for.empty()) continue;  // the reference reads what was packed
-        for (int bank = 0; bank < buffer.banks; ++bank) {
-          const auto at = static_cast<size_t>(buffer.offset + bank * buffer.stride());
+        for (int instance = 0; instance < buffer.instances; ++instance) {
+          const auto at = static_cast<size_t>(buffer.offset + instance * buffer.stride());
           const auto size = static_cast<size_t>(buffer.bytes.value());
           if (buffer.kind == BufferKind::input)
-            arena.replace(at, size, lesson.samples.at(buffer.name).substr(static_cast<size_t>(bank) * size, size));
+            arena.replace(at, size, lesson.samples.at(buffer.name).substr(static_cast<size_t>(instance) * size, size));
           else if (buffer.kind == BufferKind::state && !buffer.has_content)
             arena.replace(at, size, std::string(size, '\0'));
           else if (buffer.has_content)

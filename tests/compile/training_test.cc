@@ -94,7 +94,7 @@ const Buffer* find(const DeviceProgram& device, const std::string& name) {
 int64_t bytes_of_kind(const DeviceProgram& device, BufferKind kind) {
   int64_t sum = 0;
   for (const Buffer& buffer : device.buffers) {
-    if (buffer.kind == kind) sum += buffer.banks * buffer.bytes.value();
+    if (buffer.kind == kind) sum += buffer.instances * buffer.bytes.value();
   }
   return sum;
 }
@@ -113,7 +113,7 @@ TEST(LowerTraining, OneForwardOneBackwardKeepsAtMostSoManyMicroBatches) {
         ASSERT_NE(result, nullptr);
         // One that is sent has room for the next to be made meanwhile.
         const int room = s + 1 < p ? std::min(m, std::max(2, held)) : held;
-        EXPECT_EQ(result->banks, room) << "p " << p << " m " << m << " stage " << s;
+        EXPECT_EQ(result->instances, room) << "p " << p << " m " << m << " stage " << s;
         const Buffer* product = find(device, fmt::format("fc{}", s));
         ASSERT_NE(product, nullptr);
         EXPECT_EQ(product->kind, BufferKind::scratch);  // nobody's gradient needs it
@@ -121,8 +121,8 @@ TEST(LowerTraining, OneForwardOneBackwardKeepsAtMostSoManyMicroBatches) {
         // What comes from the stage before may be there before it is needed: at most one more.
         const Buffer* given = find(device, fmt::format("relu{}", s - 1));
         ASSERT_NE(given, nullptr);
-        EXPECT_GE(given->banks, held);
-        EXPECT_LE(given->banks, std::min(m, held + 1));
+        EXPECT_GE(given->instances, held);
+        EXPECT_LE(given->instances, std::min(m, held + 1));
       }
     }
   }
@@ -131,13 +131,13 @@ TEST(LowerTraining, OneForwardOneBackwardKeepsAtMostSoManyMicroBatches) {
 TEST(LowerTraining, MemoryIsTheSumOfWhatIsHeld) {
   // The last of 3 stages under 1F1B, 6 micro-batches: one in flight. Everything is `tensor_bytes` large.
   //   state    w, momentum                                   2, and the count of steps
-  //   stash    gradient of w; relu (kept for I: 1 bank);
-  //            d_fc (made by I for W: 1 bank)                3, and the step's rate
-  //   comm     given (2 banks: the next may come), the gradient that leaves (2)   4
+  //   stash    gradient of w; relu (kept for I: 1 instance);
+  //            d_fc (made by I for W: 1 instance)                3, and the step's rate
+  //   comm     given (2 instances: the next may come), the gradient that leaves (2)   4
   //   scratch  F: the product before relu                    1
   //            I: the loss's gradient (d_relu); d_fc is a stash   1 -> they share one region
   //            W: part                                       1
-  // The loss adds labels (2 banks), two constants, two losses that are sent and the gradients of 64 rows' losses.
+  // The loss adds labels (2 instances), two constants, two losses that are sent and the gradients of 64 rows' losses.
   const KernelGraph kernels = kernels_of(layers(3), {.optimizer = Optimizer::momentum});
   const Program program = lowered(kernels, layer_each(kernels, 3, 6), 3, one_f_one_b(3, 6));
   const DeviceProgram& last = program.devices[2];
@@ -145,7 +145,7 @@ TEST(LowerTraining, MemoryIsTheSumOfWhatIsHeld) {
   EXPECT_EQ(bytes_of_kind(last, BufferKind::stash), 3 * tensor_bytes + rate_bytes);
   const Buffer* given = find(last, "relu1");
   ASSERT_NE(given, nullptr);
-  EXPECT_EQ(given->banks, 2);
+  EXPECT_EQ(given->instances, 2);
   constexpr int64_t losses = 2;  // sent to the source's host
   EXPECT_EQ(bytes_of_kind(last, BufferKind::comm), (2 + 2) * tensor_bytes + 2 * label_bytes + losses * 4);
   const Buffer* workspace = find(last, "workspace");
@@ -156,8 +156,8 @@ TEST(LowerTraining, MemoryIsTheSumOfWhatIsHeld) {
   // GPipe keeps all six of everything that F leaves for I and W.
   const Program gpipe = lowered(kernels, layer_each(kernels, 3, 6), 3, all_forward_first(3, 6));
   const DeviceProgram& same = gpipe.devices[2];
-  EXPECT_EQ(find(same, "relu2")->banks, 6);
-  EXPECT_EQ(find(same, "relu1")->banks, 6);
+  EXPECT_EQ(find(same, "relu2")->instances, 6);
+  EXPECT_EQ(find(same, "relu1")->instances, 6);
   EXPECT_EQ(same.arena.value() - last.arena.value(), (5 + 4) * tensor_bytes + 4 * label_bytes);
 }
 
@@ -202,13 +202,13 @@ TEST(LowerTraining, RecomputationKeepsWhatAStageWasGiven) {
   };
   const DeviceProgram plain = last_stage(false), again = last_stage(true);
   for (const std::string name : {"relu1", "relu2", "relu3"}) {
-    EXPECT_EQ(find(plain, name)->banks, 4) << name;
+    EXPECT_EQ(find(plain, name)->instances, 4) << name;
     EXPECT_EQ(find(plain, name)->kind, BufferKind::stash) << name;
     EXPECT_EQ(find(again, name)->kind, BufferKind::scratch) << name;  // of the forward pass
     EXPECT_EQ(find(again, name + "_2")->kind, BufferKind::stash) << name;
-    EXPECT_EQ(find(again, name + "_2")->banks, 1) << name;
+    EXPECT_EQ(find(again, name + "_2")->instances, 1) << name;
   }
-  EXPECT_EQ(find(again, "relu0")->banks, 4);  // what it was given
+  EXPECT_EQ(find(again, "relu0")->instances, 4);  // what it was given
   EXPECT_LT(again.arena, plain.arena);
   int repeats = 0;
   for (const Slot& slot : again.order) {
@@ -410,11 +410,11 @@ TEST(LowerTraining, WeightGradientsMayComeLate) {
     });
   }
   const Program program = lowered(kernels, layer_each(kernels, 2, 4), 2, table);
-  EXPECT_EQ(find(program.devices[0], "relu0")->banks, 2);          // relu's result is over with I
-  EXPECT_EQ(find(program.devices[1], "relu0")->banks, 4);          // what comes in waits for W
+  EXPECT_EQ(find(program.devices[0], "relu0")->instances, 2);      // relu's result is over with I
+  EXPECT_EQ(find(program.devices[1], "relu0")->instances, 4);      // what comes in waits for W
   const Buffer* gradient = find(program.devices[1], "d.relu1.0");  // by the product's result
   ASSERT_NE(gradient, nullptr);
-  EXPECT_EQ(gradient->banks, 4);
+  EXPECT_EQ(gradient->instances, 4);
 }
 
 TEST(LowerTraining, TablesThatAreNotOfThisPlanAreRefused) {

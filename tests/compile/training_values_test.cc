@@ -37,15 +37,15 @@ class Symbols {
     for (const DeviceProgram& device : program.devices) {
       std::vector<uint64_t>& arena = arenas_.emplace_back(static_cast<size_t>(device.arena.value() / element), 0xdead);
       for (const Buffer& buffer : device.buffers) {
-        for (int bank = 0; bank < buffer.banks; ++bank) {
+        for (int instance = 0; instance < buffer.instances; ++instance) {
           uint64_t seed = 0;
           if (buffer.kind == BufferKind::input)
-            seed = mix(hash_text(buffer.name), static_cast<uint64_t>(bank));
+            seed = mix(hash_text(buffer.name), static_cast<uint64_t>(instance));
           else if (buffer.has_content)
             seed = buffer.content.value;
           else if (buffer.kind != BufferKind::state)
             continue;
-          const int64_t begin = (buffer.offset + bank * buffer.stride()) / element;
+          const int64_t begin = (buffer.offset + instance * buffer.stride()) / element;
           for (int64_t i = 0; i < buffer.bytes.value() / element; ++i)
             arena[static_cast<size_t>(begin + i)] = mix(seed, static_cast<uint64_t>(i));
         }

@@ -1,4 +1,4 @@
-// The Program carries what is to come: training, interleaved stages, collectives, replicas, many banks. Programs
+// The Program carries what is to come: training, interleaved stages, collectives, replicas, many instances. Programs
 // written by hand, run by threads, against plain arithmetic.
 #include <cmath>
 
@@ -90,8 +90,8 @@ TEST(Contract, ReplicasTakeTurns) {
   expect_near(output_of(result, "y"), product(h, Matrix(5, 3, content_values(0xb0, 15))));
 }
 
-TEST(Contract, SeveralBanksInFlight) {
-  const Program program = program_of("banks");
+TEST(Contract, SeveralInstancesInFlight) {
+  const Program program = program_of("instances");
   const Job job = seeded_job(program);
   const RunResult result = run_it(program, job);
   const std::vector<float>&x = input_of(job, "x"), &y = output_of(result, "y");
@@ -100,7 +100,7 @@ TEST(Contract, SeveralBanksInFlight) {
 }
 
 TEST(Contract, EagerMessagesChangeNothingButTimes) {
-  for (const char* name : {"train_1f1b", "interleaved", "ring_all_reduce", "replicas", "banks"}) {
+  for (const char* name : {"train_1f1b", "interleaved", "ring_all_reduce", "replicas", "instances"}) {
     Program program = program_of(name);
     const Job job = seeded_job(program);
     const RunResult rendezvous = run_it(program, job);
@@ -116,7 +116,7 @@ TEST(Contract, EagerMessagesChangeNothingButTimes) {
 
 // Whatever happened happened in an order the Program allows.
 TEST(Contract, TracesObeyTheDependencies) {
-  for (const char* name : {"train_1f1b", "interleaved", "ring_all_reduce", "replicas", "banks"}) {
+  for (const char* name : {"train_1f1b", "interleaved", "ring_all_reduce", "replicas", "instances"}) {
     const Program program = program_of(name);
     const RunResult result = run_it(program, seeded_job(program));
     const Trace& trace = result.trace;

@@ -63,19 +63,19 @@ TEST_F(CudaGraphs, ManyLaunchesBecomeOne) {
   }
 }
 
-// Eight micro-batches in a row with nobody to wait for: an untimed graph serves each set of banks, a timed one is
+// Eight micro-batches in a row with nobody to wait for: an untimed graph serves each set of instances, a timed one is
 // captured up to four times so that its times can be read in time.
 TEST_F(CudaGraphs, ServeEveryMicroBatchOfTheSameAddresses) {
   const Program program = simple_cnn(8);
   const Job job = job_of(program, model().weights);
   const int slots = static_cast<int>(program.devices[0].order.size()), repeats = 3;
-  std::set<std::vector<int>> banks;
+  std::set<std::vector<int>> instances;
   for (const Slot& slot : program.devices[0].order) {
     std::vector<int> key = {slot.segment};
-    for (const BankUse& use : slot.banks) key.push_back(use.bank);
-    banks.insert(key);
+    for (const InstanceUse& use : slot.instances) key.push_back(use.instance);
+    instances.insert(key);
   }
-  const int keys = static_cast<int>(banks.size());
+  const int keys = static_cast<int>(instances.size());
   const auto untimed = run_threads(program, job, with(GpuGraphs::untimed, repeats));
   ASSERT_TRUE(untimed.ok()) << error_of(untimed);
   EXPECT_EQ(fake_calls("begin_capture"), keys);
@@ -112,7 +112,7 @@ TEST_F(CudaGraphs, SayWhenEachComputationRan) {
   }
 }
 
-// Whatever interrupts a run: messages, banks that change, the order of a schedule.
+// Whatever interrupts a run: messages, instances that change, the order of a schedule.
 TEST_F(CudaGraphs, ChangeNoBits) {
   int compared = 0;
   for (uint64_t seed = 1; seed <= 15; ++seed) {

@@ -88,9 +88,9 @@ TEST_F(FakeGpu, SplitEqualsUnsplitBitForBit) {
   EXPECT_GE(with_messages, 20);
 }
 
-// reduce, pack, unpack and copy, many banks, both ways.
+// reduce, pack, unpack and copy, many instances, both ways.
 TEST_F(FakeGpu, MovesDataAsTheCpuDoes) {
-  for (const char* name : {"banks", "ring_all_reduce", "interleaved", "replicas", "train_1f1b"}) {
+  for (const char* name : {"instances", "ring_all_reduce", "interleaved", "replicas", "train_1f1b"}) {
     SCOPED_TRACE(name);
     const Program on_cpu = program_of(name), program = on_gpus(name);
     const auto want = run_threads(on_cpu, seeded_job(on_cpu), test_options());
@@ -270,16 +270,16 @@ TEST(Backend, GpusGoRoundAmongTheDevicesOfAMachine) {
 
 TEST(StagedRanges, AreThePagesOfWhatIsSentAndReceived) {
   DeviceProgram device;
-  const auto add = [&](int64_t offset, int64_t size, int banks) {
+  const auto add = [&](int64_t offset, int64_t size, int instances) {
     Buffer& buffer = device.buffers.emplace_back();
     buffer.name = "b" + std::to_string(device.buffers.size());
     buffer.offset = offset;
     buffer.bytes = bytes(size);
-    buffer.banks = banks;
+    buffer.instances = instances;
     return BufferId(device.buffers.size() - 1);
   };
   const BufferId sent = add(100, 50, 1), received = add(5000, 4000, 1), own = add(64 * 4096, 4096, 1),
-                 banks = add(16 * 4096, 4096, 3), empty = add(1 << 20, 0, 1);
+                 instances = add(16 * 4096, 4096, 3), empty = add(1 << 20, 0, 1);
   Segment& segment = device.segments.emplace_back();
   const auto transfer = [&](Opcode opcode, BufferId buffer) {
     Instr& instr = segment.instrs.emplace_back();
@@ -287,7 +287,7 @@ TEST(StagedRanges, AreThePagesOfWhatIsSentAndReceived) {
     (opcode == Opcode::send ? instr.reads : instr.writes).push_back({buffer, 0, -1});
   };
   EXPECT_TRUE(staged_ranges(device, 4096).empty());
-  transfer(Opcode::recv, banks);
+  transfer(Opcode::recv, instances);
   transfer(Opcode::send, sent);
   transfer(Opcode::recv, received);
   transfer(Opcode::send, empty);

@@ -19,13 +19,13 @@ Program tokens_program() {
 program tokens batch 2 micro_batches 2
 
 device A cpu host a isa v2 memory 1048576
-  buffer tokens i64[1,3] input banks 2
+  buffer tokens i64[1,3] input instances 2
   buffer flags i32[4] input
   buffer large f32[50,2] weight content 1
   buffer small f32[5,2] weight content 2
   buffer one f32[1,3,2] scratch
   buffer two f32[1,3,2] scratch
-  buffer y f32[1,3,2] output banks 2
+  buffer y f32[1,3,2] output instances 2
   segment F stage 0 phase F
     one = Gather(large, tokens) {axis=0} kernel gather_v2 as "one"
     two = Gather(small, tokens) {axis=0} kernel gather_v2 as "two"

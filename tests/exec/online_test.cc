@@ -12,7 +12,7 @@ using namespace testing;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr const char* programs[] = {"banks", "interleaved", "replicas", "ring_all_reduce", "train_1f1b"};
+constexpr const char* programs[] = {"instances", "interleaved", "replicas", "ring_all_reduce", "train_1f1b"};
 
 Online online_for(const Program& program, const std::string& policy) {
   Online online{policy};
@@ -163,7 +163,7 @@ TEST(OnlineExec, ALogThatCannotBeFollowedSaysWhatItWaitsFor) {
   const Program program = program_of("interleaved");
   Job job = online_job(program, "replay");
   job.online->table = table_of_slots(program, static_order(program)).devices;
-  std::swap(job.online->table[0][0], job.online->table[0][4]);  // F0.2 before F0.0, whose bank it takes
+  std::swap(job.online->table[0][0], job.online->table[0][4]);  // F0.2 before F0.0, whose instance it takes
   RunOptions options = test_options();
   options.watchdog_s = 0.3;
   const auto result = run_threads(program, job, options);

@@ -173,7 +173,7 @@ TEST(Run, AClockThisMachineCannotKeepIsSaid) {
 }
 
 TEST(Run, RepeatsAndDuration) {
-  const Program program = program_of("banks");
+  const Program program = program_of("instances");
   const Job job = seeded_job(program);
   RunOptions options;
   options.repeats = 2;
@@ -207,7 +207,7 @@ TEST(Run, RepeatsAndDuration) {
 }
 
 TEST(Run, AnInterruptEndsItWithAnError) {
-  const Program program = program_of("banks");
+  const Program program = program_of("instances");
   RunOptions options;
   options.cancelled = [] { return true; };
   const auto result = run_threads(program, seeded_job(program), options);
@@ -216,7 +216,7 @@ TEST(Run, AnInterruptEndsItWithAnError) {
 
 // B runs alone; A never sends.
 TEST(Watchdog, NamesDeviceSlotAndWhatIsMissing) {
-  const Program program = program_of("banks");
+  const Program program = program_of("instances");
   const auto deps = dependencies(program);
   ASSERT_TRUE(deps.ok());
   ThreadWorld world(2, bytes(0));
@@ -232,9 +232,10 @@ TEST(Watchdog, NamesDeviceSlotAndWhatIsMissing) {
                                             HasSubstr("has not received device B slot 0 (F.0) `recv a from A tag 0`")));
 }
 
-// Receives are posted as soon as their bank is free, not when the slot's turn comes: four banks, so four at the start.
+// Receives are posted as soon as their instance is free, not when the slot's turn comes: four instances, so four at the
+// start.
 TEST(Run, ReceivesArePostedAhead) {
-  const Program program = program_of("banks");
+  const Program program = program_of("instances");
   const auto deps = dependencies(program);
   const auto result = run_threads(program, seeded_job(program), test_options());
   ASSERT_TRUE(result.ok()) << error_of(result);
@@ -296,9 +297,9 @@ TEST(Memory, ARunStaysWithinItsArena) {
   int64_t last_end = 0;
   for (const Buffer& buffer : device.buffers) {
     if (buffer.kind == BufferKind::view) continue;
-    last_end = std::max(last_end, buffer.offset + buffer.banks * buffer.stride());
+    last_end = std::max(last_end, buffer.offset + buffer.instances * buffer.stride());
     if (buffer.kind == BufferKind::input)
-      std::memset(arena + buffer.offset, 0, static_cast<size_t>(buffer.banks * buffer.stride()));
+      std::memset(arena + buffer.offset, 0, static_cast<size_t>(buffer.instances * buffer.stride()));
     if (!buffer.has_content) continue;
     const std::string raw = model.weights.materialise(buffer.content).value();
     ASSERT_TRUE(backend.place(buffer, raw).ok());

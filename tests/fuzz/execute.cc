@@ -193,14 +193,14 @@ class Execution {
       const Program alone = only(d);
       const std::string who = "device " + program_.devices[d].name + ": the placing of ";
       WatchedArena& arena = *arenas_[d];
-      const std::vector<Range> weights = open_banks(d, has_bytes);
+      const std::vector<Range> weights = open_instances(d, has_bytes);
       const auto place = [&](const Buffer& buffer, std::string_view raw) {
         return place_content(alone, alone.devices[0], tables_[d], buffer, raw, arena.data());
       };
       if (!accepted(place_weights(alone, job, place, transport, Waiting{}))) return false;
       arena.close_after_writes(weights, who + "weights");
       const std::vector<Range> inputs =
-          open_banks(d, [](const Buffer& buffer) { return buffer.kind == BufferKind::input; });
+          open_instances(d, [](const Buffer& buffer) { return buffer.kind == BufferKind::input; });
       expect(place_inputs(alone, job, arena.data(), transport, Waiting{}).ok(), "inputs that fit are placed");
       arena.close_after_writes(inputs, who + "inputs");
     }
@@ -219,7 +219,7 @@ class Execution {
     if (!accepted(check_job(program_, job))) return;  // outputs of another type than f32
     Alone transport;
     for (size_t d = 0; d < program_.devices.size(); ++d) {
-      open_banks(d, [&](const Buffer& buffer) { return is_result(program_.devices[d], buffer); });
+      open_instances(d, [&](const Buffer& buffer) { return is_result(program_.devices[d], buffer); });
       expect(collect_outputs(only(d), true, arenas_[d]->data(), transport, Waiting{}).ok(), "outputs are collected");
       arenas_[d]->close();
     }
@@ -233,12 +233,12 @@ class Execution {
   }
 
   template <class Wanted>
-  std::vector<Range> open_banks(size_t d, const Wanted& wanted) {
+  std::vector<Range> open_instances(size_t d, const Wanted& wanted) {
     std::vector<Range> ranges;
     for (const Buffer& buffer : program_.devices[d].buffers) {
       if (buffer.kind == BufferKind::view || !wanted(buffer)) continue;
-      for (int bank = 0; bank < buffer.banks; ++bank)
-        ranges.push_back({buffer.offset + bank * buffer.stride(), buffer.bytes.value()});
+      for (int instance = 0; instance < buffer.instances; ++instance)
+        ranges.push_back({buffer.offset + instance * buffer.stride(), buffer.bytes.value()});
     }
     for (const Range& range : ranges) arenas_[d]->open(range);
     return ranges;

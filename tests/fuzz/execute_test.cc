@@ -22,7 +22,7 @@ bool executed(const Program& program) { return execute_watched(program, seeded_c
 
 TEST(ExecuteWatched, RunsTheContractPrograms) {
   if (!cpu_supports(Isa::v2)) GTEST_SKIP() << "their kernels are for x86-64";
-  for (const char* name : {"banks", "interleaved", "replicas", "ring_all_reduce"}) {
+  for (const char* name : {"instances", "interleaved", "replicas", "ring_all_reduce"}) {
     const auto text = read_file(std::string(NLS_SOURCE_DIR "/tests/programs/") + name + ".nls");
     ASSERT_TRUE(text.ok()) << name;
     const Program program = parsed(*text);

@@ -17,9 +17,9 @@ TEST(Footprint, CountsWhatLivesAtOnce) {
   const auto program = parse_program(R"(nlsplit program 1
 program small batch 2 micro_batches 2
 device A cpu host a isa v2 memory 65536
-  buffer x f32[1,16] input banks 2
+  buffer x f32[1,16] input instances 2
   buffer w f32[16] weight content 7
-  buffer m f32[1,16] comm banks 2
+  buffer m f32[1,16] comm instances 2
   buffer a f32[1,16] scratch bytes 64 at 512
   buffer b f32[1,16] scratch bytes 64 at 512
   buffer c f32[1,16] scratch bytes 64 at 640
@@ -33,8 +33,8 @@ device A cpu host a isa v2 memory 65536
     F.0
     F.1 x:1 m:1
 device B cpu host b isa v2 memory 65536
-  buffer m f32[1,16] comm banks 1
-  buffer y f32[1,16] output banks 2
+  buffer m f32[1,16] comm instances 1
+  buffer y f32[1,16] output instances 2
   segment G stage 1 phase F
     recv m from A tag 0
     y = Tanh(m) kernel unary_v2 as "tanh"

@@ -58,14 +58,15 @@ std::vector<uint32_t> sources(const Dependencies& deps, uint32_t to) {
   return from;
 }
 
-// Two stages on each device, two banks for each message: a slot waits for the one that had its bank, for no other.
-TEST(FreeOrder, OnlyBanksBindSlots) {
+// Two stages on each device, two instances for each message: a slot waits for the one that had its instance, for no
+// other.
+TEST(FreeOrder, OnlyInstancesBindSlots) {
   const Program program = contract_program("interleaved");
   const Dependencies order = free_order(program);
   // A: F0.0 F0.1 F2.0 F2.1 F0.2 F0.3 F2.2 F2.3
   EXPECT_THAT(afters(order.free_slots[0]), ElementsAre(IsEmpty(), IsEmpty(), IsEmpty(), IsEmpty(), ElementsAre(0),
                                                        ElementsAre(1), ElementsAre(2), ElementsAre(3)));
-  // B: F1.0 F1.1 F3.0 F3.1 F1.2 F1.3 F3.2 F3.3; what F3 makes has a bank for each micro-batch
+  // B: F1.0 F1.1 F3.0 F3.1 F1.2 F1.3 F3.2 F3.3; what F3 makes has an instance for each micro-batch
   EXPECT_THAT(afters(order.free_slots[1]), ElementsAre(IsEmpty(), IsEmpty(), IsEmpty(), IsEmpty(), ElementsAre(0),
                                                        ElementsAre(1), IsEmpty(), IsEmpty()));
   for (const std::vector<FreeSlot>& slots : order.free_slots) {
@@ -96,10 +97,10 @@ TEST(FreeOrder, WhoeverWaitsInItsMiddleIsRefused) {
   const auto order = free_dependencies(parse(R"(nlsplit program 1
 program ask batch 4 micro_batches 4
 device A cpu host a memory 1000000
-  buffer x f32[10] input banks 4
-  buffer q f32[10] comm banks 1
-  buffer r f32[10] comm banks 1
-  buffer y f32[10] output banks 4
+  buffer x f32[10] input instances 4
+  buffer q f32[10] comm instances 1
+  buffer r f32[10] comm instances 1
+  buffer y f32[10] output instances 4
   segment F stage 0 phase F
     y = copy(x)
   segment G stage 0 phase F
@@ -133,9 +134,9 @@ TEST(FreeOrder, ScratchThatCarriesAValueBinds) {
     return fmt::format(R"(nlsplit program 1
 program scratch batch 3 micro_batches 3
 device A cpu host a memory 1000000
-  buffer x f32[10] input banks 3
+  buffer x f32[10] input instances 3
   buffer t f32[10] scratch
-  buffer y f32[10] output banks 3
+  buffer y f32[10] output instances 3
   segment F stage 0 phase F
     {}
     {}
@@ -160,8 +161,8 @@ TEST(FreeOrder, AnOverwriterWaitsForAllReaders) {
 program readers batch 2 micro_batches 2
 device A cpu host a memory 1000000
   buffer s f32[10] stash
-  buffer y f32[10] output banks 2
-  buffer x f32[10] input banks 2
+  buffer y f32[10] output instances 2
+  buffer x f32[10] input instances 2
   segment F stage 0 phase F
     s = copy(x)
   segment G stage 1 phase F

@@ -16,7 +16,7 @@ using namespace testing;
 
 std::vector<Program> programs_by_hand() {
   std::vector<Program> programs;
-  for (const char* name : {"train_1f1b", "interleaved", "ring_all_reduce", "replicas", "banks"}) {
+  for (const char* name : {"train_1f1b", "interleaved", "ring_all_reduce", "replicas", "instances"}) {
     const std::string path = std::string(NLS_SOURCE_DIR) + "/tests/programs/" + name + ".nls";
     programs.push_back(value_of(parse_program(value_of(read_file(path)), path)));
   }

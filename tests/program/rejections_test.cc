@@ -11,12 +11,12 @@
 namespace nlsplit {
 namespace {
 
-// A sends x + x to B, which keeps twice of it. Two micro-batches, two banks.
+// A sends x + x to B, which keeps twice of it. Two micro-batches, two instances.
 const std::string good = R"(nlsplit program 1
 program good batch 4 micro_batches 2
 device A cpu host a isa v2 memory 4096
-  buffer x f32[2,4] input banks 2
-  buffer a f32[2,4] comm banks 2
+  buffer x f32[2,4] input instances 2
+  buffer a f32[2,4] comm instances 2
   segment F stage 0 phase F
     a = reduce(x, x)
     send a to B tag 3
@@ -24,9 +24,9 @@ device A cpu host a isa v2 memory 4096
     F.0
     F.1 x:1 a:1
 device B cpu host b isa v2 memory 4096
-  buffer a f32[2,4] comm banks 2
+  buffer a f32[2,4] comm instances 2
   buffer s f32[2,4] scratch
-  buffer y f32[2,4] output banks 2
+  buffer y f32[2,4] output instances 2
   segment G stage 1 phase F
     recv a from A tag 3
     s = reduce(a, a)
@@ -42,7 +42,7 @@ using testing::replaced;
 TEST(Verify, AcceptsTheGoodOne) { EXPECT_EQ(complaint(good), ""); }
 
 TEST(Verify, AcceptsTheContractPrograms) {
-  for (const char* name : {"train_1f1b", "interleaved", "ring_all_reduce", "replicas", "banks"}) {
+  for (const char* name : {"train_1f1b", "interleaved", "ring_all_reduce", "replicas", "instances"}) {
     const auto text = read_file(std::string(NLS_SOURCE_DIR "/tests/programs/") + name + ".nls");
     ASSERT_TRUE(text.ok()) << name;
     EXPECT_EQ(complaint(*text), "") << name;
@@ -189,8 +189,8 @@ TEST(Verify, ScratchThatTakesTurnsIsFine) {
 TEST(Verify, ReceiveIntoBytesThatAreStillNeeded) {
   // The next message may land in a:1 while s, in the same bytes, is being used: nothing orders the two.
   const std::string text =
-      replaced(good, "  buffer a f32[2,4] comm banks 2\n  buffer s f32[2,4] scratch\n",
-               "  buffer a f32[2,4] comm bytes 32 banks 2 at 0\n  buffer s f32[2,4] scratch bytes 32 at 64\n");
+      replaced(good, "  buffer a f32[2,4] comm instances 2\n  buffer s f32[2,4] scratch\n",
+               "  buffer a f32[2,4] comm bytes 32 instances 2 at 0\n  buffer s f32[2,4] scratch bytes 32 at 64\n");
   const std::string message = complaint(text);
   EXPECT_NE(message.find("device B slot"), std::string::npos) << message;
   EXPECT_NE(message.find("may still need"), std::string::npos) << message;
@@ -279,21 +279,21 @@ TEST(Parse, NamesThePlace) {
             "test.nls:7:19: unknown buffer xx; did you mean x?\n  |     a = reduce(x, xx)");
 }
 
-TEST(Parse, SlicesAndBanksStayInside) {
+TEST(Parse, SlicesAndInstancesStayInside) {
   EXPECT_NE(complaint(replaced(good, "send a to B", "send a[4:9] to B")).find("leaves buffer a"), std::string::npos);
-  EXPECT_NE(complaint(replaced(good, "F.1 x:1 a:1", "F.1 x:1 a:2")).find("a has banks 0 … 1"), std::string::npos);
+  EXPECT_NE(complaint(replaced(good, "F.1 x:1 a:1", "F.1 x:1 a:2")).find("a has instances 0 … 1"), std::string::npos);
   EXPECT_NE(complaint(replaced(good, "F.1 x:1", "F.2 x:1")).find("micro-batch must be 0 … 1"), std::string::npos);
 }
 
 // A few bytes of text, and memory or time without end.
-TEST(Parse, BanksAreCounted) {
+TEST(Parse, InstancesAreCounted) {
   std::string many;
-  for (int i = 0; i < 5; ++i) many += "  buffer b" + std::to_string(i) + " f32[1] scratch banks 1048576\n";
-  EXPECT_NE(complaint(replaced(good, "  buffer x", many + "  buffer x")).find("device A: too many banks"),
+  for (int i = 0; i < 5; ++i) many += "  buffer b" + std::to_string(i) + " f32[1] scratch instances 1048576\n";
+  EXPECT_NE(complaint(replaced(good, "  buffer x", many + "  buffer x")).find("device A: too many instances"),
             std::string::npos);
-  // Two that overlap: 2^40 pairs of banks, of which nobody uses any.
+  // Two that overlap: 2^40 pairs of instances, of which nobody uses any.
   const std::string pair =
-      "  buffer p f32[1] scratch banks 1048576 at 0\n  buffer q f32[1] scratch banks 1048576 at 0\n";
+      "  buffer p f32[1] scratch instances 1048576 at 0\n  buffer q f32[1] scratch instances 1048576 at 0\n";
   EXPECT_NE(complaint(replaced(good, "  buffer x", pair + "  buffer x")).find("of memory"), std::string::npos);
 }
 
@@ -309,9 +309,21 @@ TEST(Parse, FingerprintAndVersion) {
   EXPECT_NE(complaint("").find("not a program"), std::string::npos);
 }
 
+// Texts made before `instances` was the word. Their fingerprints are those of other letters.
+TEST(Parse, ReadsBanks) {
+  const auto program = parse_program(good, "test.nls");
+  ASSERT_TRUE(program.ok());
+  std::string before = to_string(*program);
+  for (size_t at = 0; (at = before.find(" instances ", at)) != std::string::npos;) before.replace(at, 11, " banks ");
+  ASSERT_NE(before.find(" banks "), std::string::npos);
+  const auto read = parse_program(before, "test.nls");
+  ASSERT_TRUE(read.ok()) << read.error().to_string();
+  EXPECT_EQ(to_string(*read), to_string(*program));
+}
+
 // Whatever is done to a text, the answer is a value or an error, never a crash; the sanitizers watch.
 TEST(Parse, SurvivesDamage) {
-  for (const char* name : {"train_1f1b", "interleaved", "ring_all_reduce", "replicas", "banks"}) {
+  for (const char* name : {"train_1f1b", "interleaved", "ring_all_reduce", "replicas", "instances"}) {
     const std::string text = value_of(read_file(std::string(NLS_SOURCE_DIR "/tests/programs/") + name + ".nls"));
     for (size_t cut = 0; cut < text.size(); cut += 7) (void)complaint(text.substr(0, cut));
     uint32_t state = 1;

@@ -23,10 +23,10 @@ std::string text_of(ContentId weight) {
   return R"(nlsplit program 1
 program saved batch 4 micro_batches 2
 device A cpu host a isa v2 memory 4096
-  buffer x f32[2,4] input banks 2
+  buffer x f32[2,4] input instances 2
   buffer w f32[2,4] weight content )" +
          fmt::format("{:x}", weight.value) + R"(
-  buffer y f32[2,4] output banks 2
+  buffer y f32[2,4] output instances 2
   segment F stage 0 phase F
     y = reduce(x, w)
   order

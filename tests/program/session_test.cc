@@ -155,8 +155,8 @@ nlsplit program 1
 program turn batch 2 micro_batches 2
 
 device A cpu host a isa v2 memory 1048576
-  buffer x f32[4] input banks 2 at 0
-  buffer y f32[4] output banks 2 at 128
+  buffer x f32[4] input instances 2 at 0
+  buffer y f32[4] output instances 2 at 128
   segment F stage 0 phase F
     send x to B tag 0
   segment G stage 1 phase F
@@ -168,7 +168,7 @@ device A cpu host a isa v2 memory 1048576
     G.1 y:1
 
 device B cpu host b isa v2 memory 1048576
-  buffer z f32[4] comm banks 2 at 0
+  buffer z f32[4] comm instances 2 at 0
   segment F stage 0 phase F
     recv z from A tag 0
     send z to A tag 1

@@ -14,8 +14,8 @@ using testing::replaced;
 const std::string plain = R"(nlsplit program 1
 program plain batch 4 micro_batches 2
 device A cpu host a isa v2 memory 65536
-  buffer x f32[2,4] input banks 2
-  buffer a f32[2,4] comm banks 2
+  buffer x f32[2,4] input instances 2
+  buffer a f32[2,4] comm instances 2
   buffer b f32[2,4] scratch
   buffer w f32[2,4] weight content 1f
   buffer g f32[2,4] scratch
@@ -27,8 +27,8 @@ device A cpu host a isa v2 memory 65536
     F.0
     F.1 x:1 a:1
 device B cpu host b isa v2 memory 65536
-  buffer a f32[2,4] comm banks 2
-  buffer y f32[2,4] output banks 2
+  buffer a f32[2,4] comm instances 2
+  buffer y f32[2,4] output instances 2
   segment "G 1" stage 1 phase F
     recv a from A tag 3
     y = copy(a)
@@ -66,11 +66,11 @@ TEST(ProgramText, RefusesWhatCannotBe) {
       {"F.0\n", "F.x\n", "test.nls:14:5: micro-batch must be 0 … 1"},
       {"F.0\n", "F.\n", "test.nls:14:5: micro-batch must be 0 … 1"},
       {"F.0\n", "E.0\n", "test.nls:14:5: unknown segment E"},
-      {"x:1 a:1", "x:9 a:1", "test.nls:15:9: x has banks 0 … 1"},
-      {"x:1 a:1", "x:-1 a:1", "test.nls:15:9: x has banks 0 … 1"},
-      {"x:1 a:1", "x a:1", "test.nls:15:9: x has banks 0 … 1"},
+      {"x:1 a:1", "x:9 a:1", "test.nls:15:9: x has instances 0 … 1"},
+      {"x:1 a:1", "x:-1 a:1", "test.nls:15:9: x has instances 0 … 1"},
+      {"x:1 a:1", "x a:1", "test.nls:15:9: x has instances 0 … 1"},
       {"x:1 a:1", "q:1 a:1", "test.nls:15:9: unknown buffer q"},
-      {"\"a\":1", "\"a\" 1", "test.nls:24:17: a has banks 0 … 1"},
+      {"\"a\":1", "\"a\" 1", "test.nls:24:17: a has instances 0 … 1"},
       {"copy(b)", "copy(b[0-4])", "test.nls:11:16: a slice is [begin:end], elements, begin < end"},
       {"copy(b)", "copy(b[4:4])", "test.nls:11:16: a slice is [begin:end], elements, begin < end"},
       {"copy(b)", "copy(b[x:4])", "test.nls:11:16: a slice is [begin:end], elements, begin < end"},

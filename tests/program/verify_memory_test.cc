@@ -254,13 +254,13 @@ TEST(VerifyLimits, NoMachineHasMore) {
   const auto workspace = [&](const std::string& to) {
     return complaint(replaced(text_of(buffers, product, "memory 1048576 arena 1048576"), "bytes 64", to));
   };
-  EXPECT_EQ(workspace("bytes 64 banks 3 at 1024"), "");
+  EXPECT_EQ(workspace("bytes 64 instances 3 at 1024"), "");
   EXPECT_THAT(workspace("bytes 1125899906842625"), HasSubstr("device A buffer ws: impossible size"));
-  EXPECT_THAT(workspace("bytes 64 banks 1048577"), HasSubstr("impossible number of banks"));
-  EXPECT_THAT(workspace("bytes 1125899906842624 banks 2"), HasSubstr("device A buffer ws: too large"));
+  EXPECT_THAT(workspace("bytes 64 instances 1048577"), HasSubstr("impossible number of instances"));
+  EXPECT_THAT(workspace("bytes 1125899906842624 instances 2"), HasSubstr("device A buffer ws: too large"));
   EXPECT_THAT(workspace("bytes 64 at 1000"), HasSubstr("device A buffer ws: its place in the arena is not aligned"));
   EXPECT_THAT(workspace("bytes 1048640"), HasSubstr("device A buffer ws: leaves the arena"));
-  EXPECT_THAT(workspace("bytes 64 banks 2 at 1048512"), HasSubstr("leaves the arena"));
+  EXPECT_THAT(workspace("bytes 64 instances 2 at 1048512"), HasSubstr("leaves the arena"));
   EXPECT_THAT(workspace("bytes 64 at 2305843009213693888"), HasSubstr("leaves the arena"));
   EXPECT_THAT(with("micro_batches 1", "micro_batches 1048577"), HasSubstr("1048577 micro-batches"));
 }
@@ -273,12 +273,12 @@ TEST(VerifyLimits, DevicesAreCounted) {
 }
 
 // The executor would take the first, the dependencies the last.
-TEST(VerifyBanks, OneForEachBuffer) {
+TEST(VerifyInstances, OneForEachBuffer) {
   const std::string two =
-      replaced(text_of(buffers, product), "ws f32[0] scratch bytes 64", "ws f32[0] scratch bytes 64 banks 2");
+      replaced(text_of(buffers, product), "ws f32[0] scratch bytes 64", "ws f32[0] scratch bytes 64 instances 2");
   EXPECT_EQ(complaint(replaced(two, "    F.0\n", "    F.0 ws:1\n")), "");
   EXPECT_THAT(complaint(replaced(two, "    F.0\n", "    F.0 ws:1 ws:0\n")),
-              HasSubstr("slot 0: two banks of buffer ws"));
+              HasSubstr("slot 0: two instances of buffer ws"));
 }
 
 Program given_to(const Program& whole, size_t device) {

@@ -18,11 +18,11 @@ using testing::replaced;
 const std::string sound = R"(nlsplit program 1
 program sound batch 4 micro_batches 2
 device A cpu host a isa v2 memory 65536
-  buffer x f32[2,16] input banks 2
+  buffer x f32[2,16] input instances 2
   buffer v f32[32] view of x
   buffer w f32[4] weight content 1f
   buffer b f32[1,8,2,2]c4 comm
-  buffer a f32[2,16] comm banks 2
+  buffer a f32[2,16] comm instances 2
   segment F stage 0 phase F
     a = copy(v)
     send a to B tag 3
@@ -36,8 +36,8 @@ device A cpu host a isa v2 memory 65536
     F.0
     F.1 x:1 a:1
 device B cpu host b isa v2 memory 65536
-  buffer a f32[2,16] comm banks 2
-  buffer y f32[2,16] output banks 2
+  buffer a f32[2,16] comm instances 2
+  buffer y f32[2,16] output instances 2
   segment G stage 1 phase F
     recv a from A tag 3
     collective reduce-scatter ring of A, B elements 0, 0 {
@@ -175,7 +175,7 @@ TEST(Structure, OfBuffers) {
   };
   EXPECT_THAT(x([](Buffer& b) { b.type.shape[0] = -1; }), HasSubstr("device A buffer x: "));
   EXPECT_THAT(x([](Buffer& b) { b.bytes = bytes(-64); }), HasSubstr("impossible size"));
-  EXPECT_THAT(x([](Buffer& b) { b.banks = 0; }), HasSubstr("impossible number of banks"));
+  EXPECT_THAT(x([](Buffer& b) { b.instances = 0; }), HasSubstr("impossible number of instances"));
   EXPECT_THAT(x([](Buffer& b) { b.offset = -64; }), HasSubstr("not aligned"));
   EXPECT_THAT(x([](Buffer& b) { b.has_content = true; }), HasSubstr("only weight and state buffers have content"));
   EXPECT_THAT(view([](Buffer& b) { b.of = BufferId(); }), HasSubstr("a view of nothing"));
@@ -229,9 +229,9 @@ TEST(Structure, OfSlots) {
   };
   EXPECT_THAT(slot([](Slot& s) { s.segment = 1; }), HasSubstr("device A slot 1: no such segment"));
   EXPECT_THAT(slot([](Slot& s) { s.micro_batch = 2; }), HasSubstr("no such micro-batch"));
-  EXPECT_THAT(slot([](Slot& s) { s.banks[0].buffer = BufferId(99); }), HasSubstr("no such buffer"));
-  EXPECT_THAT(slot([](Slot& s) { s.banks[0] = {BufferId(1), 0}; }), HasSubstr("no such buffer"));
-  EXPECT_THAT(slot([](Slot& s) { s.banks[0].bank = 2; }), HasSubstr("buffer x has no bank 2"));
+  EXPECT_THAT(slot([](Slot& s) { s.instances[0].buffer = BufferId(99); }), HasSubstr("no such buffer"));
+  EXPECT_THAT(slot([](Slot& s) { s.instances[0] = {BufferId(1), 0}; }), HasSubstr("no such buffer"));
+  EXPECT_THAT(slot([](Slot& s) { s.instances[0].instance = 2; }), HasSubstr("buffer x has no instance 2"));
 }
 
 std::string verified_after(const std::function<void(Program&)>& change) {
@@ -243,14 +243,14 @@ std::string verified_after(const std::function<void(Program&)>& change) {
 }
 
 TEST(Structure, IsJudgedFirst) {
-  const auto broken = [](Program& p) { p.devices[1].buffers[0].banks = 0; };
-  EXPECT_THAT(verified_after(broken), HasSubstr("impossible number of banks"));
+  const auto broken = [](Program& p) { p.devices[1].buffers[0].instances = 0; };
+  EXPECT_THAT(verified_after(broken), HasSubstr("impossible number of instances"));
   auto program = parse_program(sound, "test.nls");
   ASSERT_TRUE(program.ok());
   broken(*program);
   const auto own = verified_part(*program, 1);
   ASSERT_FALSE(own.ok());
-  EXPECT_THAT(own.error().message, HasSubstr("impossible number of banks"));
+  EXPECT_THAT(own.error().message, HasSubstr("impossible number of instances"));
 }
 
 // The same of a computation that no kernel does.

@@ -129,7 +129,7 @@ TEST(Splits, ADeviceIsSentTheRowsThatItReads) {
   EXPECT_EQ(std::tuple(cut.axis, cut.begin, cut.end), std::tuple(2, 3, 8));
   EXPECT_EQ(sent.opcode, Opcode::send);
   EXPECT_EQ(sent.reads, cut.writes);
-  EXPECT_EQ(a.buffer(sent.reads[0].buffer).banks, 2) << "the device computes on while they are sent";
+  EXPECT_EQ(a.buffer(sent.reads[0].buffer).instances, 2) << "the device computes on while they are sent";
   const TensorType rows{DType::f32, {4, 3, 5, 8}};
   EXPECT_EQ(type_of(a, sent.reads[0]), rows);
   const Instr& received = b.segments[0].instrs[0];

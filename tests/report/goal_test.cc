@@ -152,7 +152,7 @@ Lowered contract(const std::string& name) {
 }
 
 TEST(Goal, HasEveryMessageAndEveryBlock) {
-  for (const std::string name : {"train_1f1b", "ring_all_reduce", "replicas", "interleaved", "banks"}) {
+  for (const std::string name : {"train_1f1b", "ring_all_reduce", "replicas", "interleaved", "instances"}) {
     const Lowered one = contract(name);
     const auto ranks = parse_goal(goal_text(one.program, one.dependencies, one.graph));
     ASSERT_TRUE(ranks.has_value()) << name;
@@ -197,7 +197,7 @@ TEST(Goal, HasEveryMessageAndEveryBlock) {
 }
 
 TEST(Goal, SimulatedByItsOwnRulesItTakesAsLong) {
-  for (const std::string name : {"train_1f1b", "replicas", "interleaved", "banks", "ring_all_reduce"}) {
+  for (const std::string name : {"train_1f1b", "replicas", "interleaved", "instances", "ring_all_reduce"}) {
     const Lowered one = contract(name);
     Timing timing;
     simulate_fast(one.graph, timing);

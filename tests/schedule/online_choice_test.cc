@@ -34,9 +34,9 @@ TEST(OnlineChoice, TheTableIsTheBasesWithRoom) {
   const SlotTable streaming = make_schedule("streaming", inference).value();
   const SlotTable plain = make_schedule("online:longest_path", inference).value();
   EXPECT_EQ(plain.devices, streaming.devices);
-  EXPECT_EQ(plain.banks, streaming.banks);
+  EXPECT_EQ(plain.instances, streaming.instances);
   EXPECT_EQ(plain.room, 0);
-  EXPECT_EQ(make_schedule("online:longest_path,in_flight=5", inference)->banks, 5);
+  EXPECT_EQ(make_schedule("online:longest_path,in_flight=5", inference)->instances, 5);
   EXPECT_EQ(make_schedule("online:longest_path,base=list,in_flight=50", inference)->room, 8) << "there are only 8";
   const ScheduleInput training = training_shape("1f1b", 3, 3, 8);
   EXPECT_EQ(make_schedule("online:backward_first", training)->devices, make_schedule("list", training)->devices);

@@ -13,7 +13,7 @@
 namespace nlsplit {
 namespace {
 
-// "0: 0F0 0F1 | 1: 1F0 1F1 | banks 2": device: stage, phase, micro-batch.
+// "0: 0F0 0F1 | 1: 1F0 1F1 | instances 2": device: stage, phase, micro-batch.
 std::string text_of(const SlotTable& table) {
   std::string text;
   for (size_t d = 0; d < table.devices.size(); ++d) {
@@ -22,7 +22,7 @@ std::string text_of(const SlotTable& table) {
       text += fmt::format(" {}{}{}", slot.stage, name_of(slot.phase), slot.micro_batch);
     text += " | ";
   }
-  return text + fmt::format("banks {}", table.banks);
+  return text + fmt::format("instances {}", table.instances);
 }
 
 std::string schedule(std::string_view name, const ScheduleInput& input) {
@@ -36,20 +36,20 @@ std::string names() {
   return fmt::format("{}", fmt::join(all, ", "));
 }
 
-TEST(Schedules, StreamingRunsMicroBatchesAsTheyComeWithTwoBanks) {
-  EXPECT_EQ(schedule("streaming", {3, 2, {{0}, {1}}, {{1}, {1}}}), "0: 0F0 0F1 0F2 | 1: 1F0 1F1 1F2 | banks 2");
+TEST(Schedules, StreamingRunsMicroBatchesAsTheyComeWithTwoInstances) {
+  EXPECT_EQ(schedule("streaming", {3, 2, {{0}, {1}}, {{1}, {1}}}), "0: 0F0 0F1 0F2 | 1: 1F0 1F1 1F2 | instances 2");
 }
 
-TEST(Schedules, OneMicroBatchNeedsOneBank) {
-  EXPECT_EQ(schedule("streaming", {1, 2, {{0}, {1}}, {{1}, {1}}}), "0: 0F0 | 1: 1F0 | banks 1");
+TEST(Schedules, OneMicroBatchNeedsOneInstance) {
+  EXPECT_EQ(schedule("streaming", {1, 2, {{0}, {1}}, {{1}, {1}}}), "0: 0F0 | 1: 1F0 | instances 1");
 }
 
 TEST(Schedules, StreamingHoldsAsManyAsItIsTold) {
   ScheduleInput input{8, 2, {{0}, {1}}, {{1}, {1}}};
   input.in_flight = 3;
-  EXPECT_EQ(make_schedule("streaming", input)->banks, 3);
+  EXPECT_EQ(make_schedule("streaming", input)->instances, 3);
   input.stage_devices = {{0}, {0}};  // on one device it is a window: three for each stage
-  EXPECT_EQ(make_schedule("streaming", input)->banks, 6);
+  EXPECT_EQ(make_schedule("streaming", input)->instances, 6);
 }
 
 // A stage split over two devices, that exchange halves in the middle: stages 0 and 1 are its front halves, 2 and 3 what
@@ -58,10 +58,10 @@ TEST(Streaming, ShardsOfAStageRunSideBySide) {
   ScheduleInput input{3, 2, {{0}, {1}, {0}, {1}}, {{1}, {1}, {1}, {1}}};
   input.needs = {{}, {}, {0, 1}, {0, 1}};
   input.pipeline_stages = 1;
-  EXPECT_EQ(schedule("streaming", input), "0: 0F0 2F0 0F1 2F1 0F2 2F2 | 1: 1F0 3F0 1F1 3F1 1F2 3F2 | banks 2");
+  EXPECT_EQ(schedule("streaming", input), "0: 0F0 2F0 0F1 2F1 0F2 2F2 | 1: 1F0 3F0 1F1 3F1 1F2 3F2 | instances 2");
   // A device that would wait for a slower one takes the next micro-batch meanwhile.
   input.stage_seconds = {{1}, {5}, {1}, {1}};
-  EXPECT_EQ(schedule("streaming", input), "0: 0F0 0F1 2F0 0F2 2F1 2F2 | 1: 1F0 3F0 1F1 3F1 1F2 3F2 | banks 2");
+  EXPECT_EQ(schedule("streaming", input), "0: 0F0 0F1 2F0 0F2 2F1 2F2 | 1: 1F0 3F0 1F1 3F1 1F2 3F2 | instances 2");
   input.needs = {{}, {}, {0, 1}, {3}};
   EXPECT_FALSE(make_schedule("streaming", input).ok());
 }
@@ -82,20 +82,20 @@ TEST(Schedules, SequentialHasOneDeviceAtWork) {
   }
 }
 
-TEST(Schedules, FillDrainHasABankForEveryMicroBatch) {
+TEST(Schedules, FillDrainHasAnInstanceForEveryMicroBatch) {
   EXPECT_EQ(schedule("fill_drain", {4, 2, {{1}, {0}}, {{1}, {1}}}),
-            "0: 1F0 1F1 1F2 1F3 | 1: 0F0 0F1 0F2 0F3 | banks 4");
+            "0: 1F0 1F1 1F2 1F3 | 1: 0F0 0F1 0F2 0F3 | instances 4");
 }
 
 TEST(Schedules, EqualReplicasTakeTurns) {
   EXPECT_EQ(schedule("streaming", {4, 3, {{0}, {1, 2}}, {{1}, {5, 5}}}),
-            "0: 0F0 0F1 0F2 0F3 | 1: 1F0 1F2 | 2: 1F1 1F3 | banks 2");
+            "0: 0F0 0F1 0F2 0F3 | 1: 1F0 1F2 | 2: 1F1 1F3 | instances 2");
 }
 
 TEST(Schedules, IdleEqualReplicasTakeTurnsToo) {
   // Micro-batches come every 10 s, each takes 1 s: replica 0 is always free, but would otherwise do all the work.
   EXPECT_EQ(schedule("streaming", {4, 3, {{0}, {1, 2}}, {{10}, {1, 1}}}),
-            "0: 0F0 0F1 0F2 0F3 | 1: 1F0 1F2 | 2: 1F1 1F3 | banks 2");
+            "0: 0F0 0F1 0F2 0F3 | 1: 1F0 1F2 | 2: 1F1 1F3 | instances 2");
 }
 
 TEST(Schedules, AReplicaTwiceAsFastTakesTwoThirds) {
@@ -110,7 +110,7 @@ TEST(Schedules, ADeviceWithTwoStagesPrefersTheLaterOne) {
   // A B A, one second each, no time for messages. At t = 2 A has stage 2 of micro-batch 0 and stage 0 of micro-batch 2
   // to choose from.
   EXPECT_EQ(schedule("streaming", {3, 2, {{0}, {1}, {0}}, {{1}, {1}, {1}}}),
-            "0: 0F0 0F1 2F0 2F1 0F2 2F2 | 1: 1F0 1F1 1F2 | banks 3");
+            "0: 0F0 0F1 2F0 2F1 0F2 2F2 | 1: 1F0 1F1 1F2 | instances 3");
 }
 
 TEST(Schedules, ErrorsNameWhatIsWrong) {
@@ -182,7 +182,7 @@ TEST(Schedules, EveryTableOfRandomPlansRunsEachSlotOnceAndBoundsWhatIsInFlight) 
           }
         }
       }
-      EXPECT_LE(table.banks, input.micro_batches);
+      EXPECT_LE(table.instances, input.micro_batches);
       EXPECT_EQ(text_of(table), text_of(policy.make(input).value()));
     }
   }

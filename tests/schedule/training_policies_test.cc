@@ -225,8 +225,8 @@ TEST(TrainingPolicies, EveryTableIsWhole) {
           ++made;
           const auto fault = find_fault(input, *table);
           EXPECT_FALSE(fault.has_value()) << fault->reason;
-          EXPECT_GE(table->banks, 1);
-          EXPECT_LE(table->banks, m);
+          EXPECT_GE(table->instances, 1);
+          EXPECT_LE(table->instances, m);
         }
       }
     }

@@ -41,8 +41,8 @@ TEST(Breakdown, ByHand) {
   // B computes but for 3-4, when the first message is under way. A has computed at 2; its second message can go when B
   // has room for it, at 5, and is there at 8.
   expect_parts(hand_case(cases, "rendezvous"), {{2, 3, 4}, {8, 1, 0}});
-  // With one bank nobody's computing hides a message: 5 times 3 ms, and A's first copy before.
-  expect_parts(hand_case(cases, "back-pressure of 1 banks"), {{5, 3, 23}, {15, 15, 1}});
+  // With one instance nobody's computing hides a message: 5 times 3 ms, and A's first copy before.
+  expect_parts(hand_case(cases, "back-pressure of 1 instances"), {{5, 3, 23}, {15, 15, 1}});
   // What A sends is there at 3, but B has no room for it before 4: no message holds anybody up.
   expect_parts(hand_case(cases, "eager, before its recv is posted"), {{2, 0, 6}, {8, 0, 0}});
   // C's message waits for the card 1-2, moves 2-3 and arrives at 5: all of that is communication.
@@ -147,7 +147,7 @@ TEST(Breakdown, PartsAddUpWhateverHappens) {
     const int stages = between(2, 6);
     for (int s = 0; s < stages; ++s) pipeline.sizes.push_back(between(1, 3000));
     pipeline.micro_batches = between(1, 12);
-    pipeline.banks = between(1, 3);
+    pipeline.instances = between(1, 3);
     pipeline.eager_limit = between(0, 2) == 0 ? 0 : between(0, 12000);
     pipeline.nic_window = between(0, 2);
     const double latency = 1e-6 * between(0, 2000);

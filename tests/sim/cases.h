@@ -137,12 +137,12 @@ inline void expect_same(const Timing& a, const Timing& b, double tolerance, cons
   }
 }
 
-// A pipeline of one device a stage. Stage s copies sizes[s] floats and sends them on; each side of a link has `banks`
-// buffers.
+// A pipeline of one device a stage. Stage s copies sizes[s] floats and sends them on; each side of a link has
+// `instances` buffers.
 struct Pipeline {
   std::vector<int> sizes;
   int micro_batches = 1;
-  int banks = 2;
+  int instances = 2;
   int64_t eager_limit = 0;
   int nic_window = 0;
 };
@@ -155,10 +155,10 @@ inline std::string text_of(const Pipeline& p) {
   for (size_t s = 0; s < stages; ++s) {
     const bool first = s == 0, last = s + 1 == stages;
     text += fmt::format("device {} cpu host {} memory 1099511627776\n", name(s), static_cast<char>('a' + s));
-    text += fmt::format("  buffer x f32[{}] {} banks {}\n", p.sizes[first ? s : s - 1], first ? "input" : "comm",
-                        first ? p.micro_batches : p.banks);
-    text += fmt::format("  buffer y f32[{}] {} banks {}\n", p.sizes[s], last ? "output" : "comm",
-                        last ? p.micro_batches : p.banks);
+    text += fmt::format("  buffer x f32[{}] {} instances {}\n", p.sizes[first ? s : s - 1], first ? "input" : "comm",
+                        first ? p.micro_batches : p.instances);
+    text += fmt::format("  buffer y f32[{}] {} instances {}\n", p.sizes[s], last ? "output" : "comm",
+                        last ? p.micro_batches : p.instances);
     // What comes in is consumed by a copy of the part both sizes have.
     const int common = std::min(p.sizes[first ? s : s - 1], p.sizes[s]);
     text += fmt::format("  segment F stage {} phase F\n", s);
@@ -167,7 +167,7 @@ inline std::string text_of(const Pipeline& p) {
     if (!last) text += fmt::format("    send y to {} tag 0\n", name(s + 1));
     text += "  order\n";
     for (int m = 0; m < p.micro_batches; ++m) {
-      text += fmt::format("    F.{0} x:{1} y:{2}\n", m, first ? m : m % p.banks, last ? m : m % p.banks);
+      text += fmt::format("    F.{0} x:{1} y:{2}\n", m, first ? m : m % p.instances, last ? m : m % p.instances);
     }
   }
   return text;

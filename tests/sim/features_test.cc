@@ -106,7 +106,7 @@ Case random_pipeline(Random& random) {
   const int stages = 2 + static_cast<int>(random.below(4));
   Pipeline pipeline;
   pipeline.micro_batches = 1 + static_cast<int>(random.below(6));
-  pipeline.banks = 1 + static_cast<int>(random.below(2));
+  pipeline.instances = 1 + static_cast<int>(random.below(2));
   pipeline.eager_limit = random_eager_limit(random);
   for (int s = 0; s < stages; ++s) pipeline.sizes.push_back(100 + static_cast<int>(random.below(900)));
   return make_case(text_of(pipeline), chain(stages, random.uniform() * 0.3 * ms));

@@ -20,10 +20,10 @@ std::string print(const Case& one, const Timing& timing) {
 }
 
 // A copies 1000 floats (1000 us), B copies 500 of what it gets (500 us). On the link 1000 us and 250 us more;
-// rendezvous, two banks on either side. A: copies 0-1000 and 1000-2000; the third reuses bank 0, which is free when the
-// first message is out at 2000: 2000-3000. Messages are sent 1000-2000, 2000-3000, 3000-4000, and there 250 later. B:
-// 2250-2750, 3250-3750, 4250-4750. Its recvs are posted at 0 and 0; the third when bank 0 was read, at 2750, before its
-// message is ready at 3000.
+// rendezvous, two instances on either side. A: copies 0-1000 and 1000-2000; the third reuses instance 0, which is free
+// when the first message is out at 2000: 2000-3000. Messages are sent 1000-2000, 2000-3000, 3000-4000, and there 250
+// later. B: 2250-2750, 3250-3750, 4250-4750. Its recvs are posted at 0 and 0; the third when instance 0 was read, at
+// 2750, before its message is ready at 3000.
 constexpr const char* golden =
     "A0.0 copy 0-1000\n"
     "A0.1 send 1000-2000\n"

@@ -33,13 +33,13 @@ inline void check(const HandCase& hand, const Timing& timing) {
   }
 }
 
-// B works 3 ms on something else before it looks at the message, and has one bank for it; A has `banks`.
-inline std::string late_receiver(int64_t eager_limit, int banks) {
+// B works 3 ms on something else before it looks at the message, and has one instance for it; A has `instances`.
+inline std::string late_receiver(int64_t eager_limit, int instances) {
   return fmt::format(R"(
 program late batch 2 micro_batches 2 eager_limit {0}
 device A cpu host a memory 1000000
-  buffer x f32[1000] input banks 2
-  buffer a f32[1000] comm banks {1}
+  buffer x f32[1000] input instances 2
+  buffer a f32[1000] comm instances {1}
   segment F stage 0 phase F
     a = copy(x)
     send a to B tag 0
@@ -50,7 +50,7 @@ device B cpu host b memory 1000000
   buffer big f32[3000] scratch
   buffer big2 f32[3000] scratch
   buffer a f32[1000] comm
-  buffer y f32[1000] output banks 2
+  buffer y f32[1000] output instances 2
   segment F stage 1 phase F
     recv a from A tag 0
     big2 = copy(big)
@@ -59,7 +59,7 @@ device B cpu host b memory 1000000
     F.0 y:0
     F.1 y:1
 )",
-                     eager_limit, banks, banks - 1);
+                     eager_limit, instances, instances - 1);
 }
 
 // A has the same 1000 floats for B and for C at the same moment.
@@ -158,20 +158,20 @@ inline std::vector<HandCase> hand_cases() {
   }
 
   // Rendezvous. Messages are written at 1 and 2 ms. The first is sent 1-2 and there at 4. B: big2 0-3, y 4-5, big2 5-8.
-  // The second is ready at 2, but its bank is free at 5 only: sent 5-6, there at 8, read 8-9.
+  // The second is ready at 2, but its instance is free at 5 only: sent 5-6, there at 8, read 8-9.
   add("rendezvous", late_receiver(0, 2), chain(2, 2 * ms), 9,
       {{"A", 0, 1, 0, 1, 2, 4}, {"B", 0, 2, 0, 4, 5, 5}, {"A", 1, 1, 5, 2, 6, 8}});
-  // With one bank A's second copy waits until the first message is out: 2-3 instead of 1-2. Nothing else changes.
-  add("rendezvous, one bank", late_receiver(0, 1), chain(2, 2 * ms), 9,
+  // With one instance A's second copy waits until the first message is out: 2-3 instead of 1-2. Nothing else changes.
+  add("rendezvous, one instance", late_receiver(0, 1), chain(2, 2 * ms), 9,
       {{"A", 1, 0, 0, 2, 3, 3}, {"A", 1, 1, 5, 3, 6, 8}});
 
-  // Eager: the second leaves when it is written (2-3), is there at 4+1 = 5, and so is its bank. B: big2 5-8, y 8-9.
+  // Eager: the second leaves when it is written (2-3), is there at 4+1 = 5, and so is its instance. B: big2 5-8, y 8-9.
   add("eager", late_receiver(4000, 2), chain(2, 2 * ms), 9, {{"A", 0, 1, 0, 1, 2, 4}, {"A", 1, 1, 5, 2, 3, 5}});
-  // Without latency it is there at 3, but y runs 3-4 and so the bank is free at 4: delivered is not before posted.
+  // Without latency it is there at 3, but y runs 3-4 and so the instance is free at 4: delivered is not before posted.
   add("eager, before its recv is posted", late_receiver(4000, 2), chain(2, 0), 8,
       {{"B", 0, 2, 0, 3, 4, 4}, {"A", 1, 1, 4, 2, 3, 4}, {"B", 1, 2, 0, 7, 8, 8}});
-  // One bank: an eager send has copied its buffer, so A's second copy starts at 1.
-  add("eager, one bank", late_receiver(4000, 1), chain(2, 2 * ms), 9,
+  // One instance: an eager send has copied its buffer, so A's second copy starts at 1.
+  add("eager, one instance", late_receiver(4000, 1), chain(2, 2 * ms), 9,
       {{"A", 1, 0, 0, 1, 2, 2}, {"A", 1, 1, 5, 2, 3, 5}});
 
   // A handshake of 0.5 ms delays what is not eager: sent 1.5-2.5, there at 4.5, y 4.5-5.5; then 5.5 + 0.5 + 1 + 2 = 9,
@@ -199,15 +199,16 @@ inline std::vector<HandCase> hand_cases() {
     add("an answer that passes", message_against_bulk(1000), cluster, 6.5, {{"A", 0, 2, 0, 1, 2.5, 4.5}});
   }
 
-  // Back-pressure. A takes 1 ms a micro-batch, the link 1 + 2, B 3. With one bank each y waits for a message that waits
-  // for the y before: every 1 + 2 + 3 = 6 ms, so 5 of them end at 4 + 4 * 6 + 3. With two banks B never waits: 4 + 5
+  // Back-pressure. A takes 1 ms a micro-batch, the link 1 + 2, B 3. With one instance each y waits for a message that
+  // waits for the y before: every 1 + 2 + 3 = 6 ms, so 5 of them end at 4 + 4 * 6 + 3. With two instances B never
+  // waits: 4 + 5
   // * 3. (B copies the first 1000 floats and then as much again twice, all behind the message: one block of 3 ms.)
-  for (const int banks : {1, 2}) {
+  for (const int instances : {1, 2}) {
     std::string text = fmt::format(R"(
 program pressure batch 5 micro_batches 5
 device A cpu host a memory 1000000
-  buffer x f32[1000] input banks 5
-  buffer a f32[1000] comm banks 5
+  buffer x f32[1000] input instances 5
+  buffer a f32[1000] comm instances 5
   segment F stage 0 phase F
     a = copy(x)
     send a to B tag 0
@@ -218,9 +219,9 @@ device A cpu host a memory 1000000
     F.3 x:3 a:3
     F.4 x:4 a:4
 device B cpu host b memory 1000000
-  buffer a f32[1000] comm banks {}
+  buffer a f32[1000] comm instances {}
   buffer t f32[1000] scratch
-  buffer y f32[1000] output banks 5
+  buffer y f32[1000] output instances 5
   segment F stage 1 phase F
     recv a from A tag 0
     t = copy(a)
@@ -228,10 +229,10 @@ device B cpu host b memory 1000000
     y = copy(a)
   order
 )",
-                                   banks);
-    for (int m = 0; m < 5; ++m) text += fmt::format("    F.{0} a:{1} y:{0}\n", m, m % banks);
-    add(fmt::format("back-pressure of {} banks", banks), text, chain(2, 2 * ms), banks == 1 ? 4 + 4 * 6 + 3 : 4 + 5 * 3,
-        {});
+                                   instances);
+    for (int m = 0; m < 5; ++m) text += fmt::format("    F.{0} a:{1} y:{0}\n", m, m % instances);
+    add(fmt::format("back-pressure of {} instances", instances), text, chain(2, 2 * ms),
+        instances == 1 ? 4 + 4 * 6 + 3 : 4 + 5 * 3, {});
   }
 
   // A card that sends one message at a time: 4000 B to B and to C, ready at 1 ms. One is out at 2, the other at 3, in

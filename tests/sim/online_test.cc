@@ -56,15 +56,15 @@ constexpr std::array tiers = {&in_fast, &in_simgrid};
 
 // A has the first stage (1 ms) and the last (3 ms), B the one between them (1 ms); five micro-batches, and room for
 // all.
-std::string there_and_back(int banks = 5) {
+std::string there_and_back(int instances = 5) {
   std::string text = fmt::format(R"(
 program back batch 5 micro_batches 5
 device A cpu host a memory 1000000
-  buffer x f32[1000] input banks 5
-  buffer a f32[1000] comm banks {0}
-  buffer b f32[1000] comm banks {0}
+  buffer x f32[1000] input instances 5
+  buffer a f32[1000] comm instances {0}
+  buffer b f32[1000] comm instances {0}
   buffer t f32[1000] scratch
-  buffer y f32[1000] output banks 5
+  buffer y f32[1000] output instances 5
   segment F stage 0 phase F
     a = copy(x)
     send a to B tag 0
@@ -75,23 +75,23 @@ device A cpu host a memory 1000000
     y = copy(b)
   order
 )",
-                                 banks);
-  const int ahead = banks == 1 ? 1 : 4;  // so many F before the G of a micro-batch: more would wait for it for ever
+                                 instances);
+  const int ahead = instances == 1 ? 1 : 4;  // so many F before the G of a micro-batch: more would wait for it for ever
   for (int m = 0; m < 5 + ahead; ++m) {
-    if (m < 5) text += fmt::format("    F.{0} x:{0} a:{1}\n", m, m % banks);
-    if (m >= ahead) text += fmt::format("    G.{0} b:{1} y:{0}\n", m - ahead, (m - ahead) % banks);
+    if (m < 5) text += fmt::format("    F.{0} x:{0} a:{1}\n", m, m % instances);
+    if (m >= ahead) text += fmt::format("    G.{0} b:{1} y:{0}\n", m - ahead, (m - ahead) % instances);
   }
   text += fmt::format(R"(device B cpu host b memory 1000000
-  buffer a f32[1000] comm banks {0}
-  buffer b f32[1000] comm banks {0}
+  buffer a f32[1000] comm instances {0}
+  buffer b f32[1000] comm instances {0}
   segment F stage 1 phase F
     recv a from A tag 0
     b = copy(a)
     send b to A tag 1
   order
 )",
-                      banks);
-  for (int m = 0; m < 5; ++m) text += fmt::format("    F.{0} a:{1} b:{1}\n", m, m % banks);
+                      instances);
+  for (int m = 0; m < 5; ++m) text += fmt::format("    F.{0} a:{1} b:{1}\n", m, m % instances);
   return text;
 }
 
@@ -131,8 +131,8 @@ TEST(OnlineRun, ByHand) {
   }
 }
 
-// With one bank for each message F.1 waits until F.0's message is out, and so on: room for freedom is memory.
-TEST(OnlineRun, BanksBind) {
+// With one instance for each message F.1 waits until F.0's message is out, and so on: room for freedom is memory.
+TEST(OnlineRun, InstancesBind) {
   OnlineCase c = online_case(there_and_back(1), chain(2, 0));
   c.one.graph.online->policy = &last_stage_first;
   const Timing fast_timing = in_fast(c.one.cluster, c.one.graph);
@@ -272,7 +272,7 @@ TEST(OnlineRun, NobodyChoosing) {
   EXPECT_THAT(shared.error().message, HasSubstr("online policy never left every device waiting"));
 }
 
-// A log that the banks do not allow, and one of another plan.
+// A log that the instances do not allow, and one of another plan.
 TEST(OnlineRun, LogsThatDoNotFit) {
   const OnlineCase c = online_case(there_and_back(1), chain(2, 0));
   Online online{"replay", table_of_slots(c.one.program, static_order(c.one.program)).devices};

@@ -59,7 +59,7 @@ TEST(SimGrid, CloseEventsStayApart) {
   for (const auto& [name, shard, peer, sends] : {std::tuple{'A', 0, 'B', true}, std::tuple{'B', 2, 'A', false},
                                                  std::tuple{'C', 1, 'D', true}, std::tuple{'D', 3, 'C', false}}) {
     text += fmt::format("device {} cpu host {} memory 1000000\n", name, static_cast<char>(name + ('a' - 'A')));
-    text += fmt::format("  buffer {} f32[{}] {} banks {}\n", name, floats, sends ? "input" : "output", messages);
+    text += fmt::format("  buffer {} f32[{}] {} instances {}\n", name, floats, sends ? "input" : "output", messages);
     text += fmt::format("  segment F stage 0 shard {} phase F\n", shard);
     text += fmt::format("    {} {} {} {} tag 0\n  order\n", sends ? "send" : "recv", name, sends ? "to" : "from", peer);
     for (int m = 0; m < messages; ++m) text += fmt::format("    F.{0} {1}:{0}\n", m, name);
@@ -188,8 +188,8 @@ TEST(SimGrid, HalfDuplexIsShared) {
                        "half duplex");
 }
 
-// Generated pipelines with one flow at a time on each link: banks, eager limits, handshakes, windows, bandwidths over
-// seven decades.
+// Generated pipelines with one flow at a time on each link: instances, eager limits, handshakes, windows, bandwidths
+// over seven decades.
 TEST(SimGrid, AgreesWithFastTierWithoutContention) {
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     Random random(seed);
@@ -200,7 +200,7 @@ TEST(SimGrid, AgreesWithFastTierWithoutContention) {
     const int stages = between(2, 7);
     for (int s = 0; s < stages; ++s) pipeline.sizes.push_back(between(1, 3000));
     pipeline.micro_batches = between(1, 20);
-    pipeline.banks = between(1, 3);
+    pipeline.instances = between(1, 3);
     pipeline.eager_limit = between(0, 2) == 0 ? 0 : between(0, 12000);
     pipeline.nic_window = between(0, 2);
     Cluster cluster = chain(stages, 0);

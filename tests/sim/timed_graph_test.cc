@@ -58,7 +58,7 @@ std::string print(const Case& one) {
 constexpr const char* two_slots = R"(
 program p batch 2 micro_batches 2 eager_limit {}
 device A cpu host a memory 1000000
-  buffer x f32[100] input banks 2
+  buffer x f32[100] input instances 2
   buffer t f32[100] scratch
   buffer a f32[100] comm
   segment F stage 0 phase F
@@ -73,7 +73,7 @@ device B cpu host b memory 1000000
   buffer big f32[500] scratch
   buffer big2 f32[500] scratch
   buffer a f32[100] comm
-  buffer y f32[100] output banks 2
+  buffer y f32[100] output instances 2
   segment F stage 1 phase F
     recv a from A tag 0
     big2 = copy(big)
@@ -84,7 +84,8 @@ device B cpu host b memory 1000000
 )";
 
 // A: (t, a) is a block that the send waits for, the last copy another; the second slot's `a` waits until the first is
-// sent. B: `big2` waits for nobody; `y` waits for the message; the second recv is posted when `y` has read the bank.
+// sent. B: `big2` waits for nobody; `y` waits for the message; the second recv is posted when `y` has read the
+// instance.
 TEST(TimedGraph, CutsBlocksWhereStreamsMeet) {
   EXPECT_EQ(print(make_case(fmt::format(two_slots, 0), chain(2, 2 * ms))),
             "0: block A0.0@0 A0.1@100 200 us\n"

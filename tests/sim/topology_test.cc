@@ -84,8 +84,8 @@ std::string relay(const std::vector<std::string>& hosts, int floats, int micro_b
   for (size_t d = 0; d < hosts.size(); ++d) {
     const bool first = d == 0, last = d + 1 == hosts.size();
     text += fmt::format("device {} cpu host {} memory 1000000000\n", static_cast<char>('A' + d), hosts[d]);
-    text += fmt::format("  buffer x f32[{}] {} banks {}\n", floats, first ? "input" : "comm", micro_batches);
-    text += fmt::format("  buffer y f32[{}] {} banks {}\n", floats, last ? "output" : "comm", micro_batches);
+    text += fmt::format("  buffer x f32[{}] {} instances {}\n", floats, first ? "input" : "comm", micro_batches);
+    text += fmt::format("  buffer y f32[{}] {} instances {}\n", floats, last ? "output" : "comm", micro_batches);
     text += fmt::format("  segment F stage {} phase F\n", d);
     if (!first) text += fmt::format("    recv x from {} tag 0\n", static_cast<char>('A' + d - 1));
     text += "    y = copy(x)\n";

@@ -85,7 +85,7 @@ TEST_F(HostileProgram, MoreOfAnythingThanMachinesHave) {
   refuse(with(good_, "memory 4194304", "memory 9000000000000000000"), "impossible size of memory or arena");
   const std::string wide = "memory 4611686018427387903";
   const Outcome arena = run(with(with(good_, "memory 4194304", wide), "f32[423424] scratch",
-                                 "f32[423424] scratch bytes 1099511627776 banks 512"));
+                                 "f32[423424] scratch bytes 1099511627776 instances 512"));
   EXPECT_EQ(arena.code, 2) << arena.err;
   EXPECT_THAT(arena.err, HasSubstr("cannot allocate an arena of 512 TiB: this machine has"));
   const Outcome input =

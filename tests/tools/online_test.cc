@@ -143,14 +143,14 @@ TEST_F(OnlinePlans, RefusalsSayWhere) {
   refuse("{online: replay}", "", HasSubstr("unknown online policy 'replay'"));
   refuse("{online: longest_path, base: no_such}", "", HasSubstr("unknown schedule 'no_such'"));
   refuse("{online: longest_path, in_flight: 0}", "", HasSubstr("in_flight must be from 1 to 65536, not 0"));
-  refuse("{online: longest_path, banks: 2}", "", HasSubstr("unknown key 'banks' in a schedule"));
+  refuse("{online: longest_path, instances: 2}", "", HasSubstr("unknown key 'instances' in a schedule"));
   refuse("{base: list}", "", HasSubstr("a schedule has a `file`, or asks an `online` policy"));
   refuse("{file: x.csv, online: longest_path}", "", HasSubstr("leaves nothing for 'online' to say"));
   refuse("{online: longest_path, replay: none.csv}", "", HasSubstr("none.csv"));
   scratch_.write("short.csv", "0F0,2F0\r\n1F0\r\n");
   refuse("{online: longest_path, replay: short.csv}", "", HasSubstr("the schedule is for 1 micro-batches"));
 
-  // A log of another plan, and one that this plan's banks do not allow.
+  // A log of another plan, and one that this plan's instances do not allow.
   const auto replayed = [&](const std::string& log) {
     scratch_.write("log.csv", log);
     return nlsim("simulate " + scenario("bad.yaml", "{online: longest_path, replay: log.csv}") + " --plan mine");

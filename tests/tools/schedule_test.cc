@@ -107,7 +107,7 @@ TEST_F(Schedule, APlanMayHaveAFileOfItsOwn) {
   EXPECT_THAT(simulated.out, HasSubstr("4 micro-batches, file:"));
   const Outcome lowered = nlsim(fmt::format("lower {} --plan mine", scenario));
   ASSERT_EQ(lowered.code, 0) << lowered.err;
-  // The order of A is the file's row, one slot a line, each with its banks.
+  // The order of A is the file's row, one slot a line, each with its instances.
   size_t from = lowered.out.find("  order\n");
   for (const char* slot : {"F0.0", "F0.1", "F2.0", "F0.2", "F2.1", "F0.3", "F2.2", "F2.3"}) {
     from = lowered.out.find('\n', from) + 1;

@@ -290,9 +290,10 @@ Status CudaBackend::execute(const Slot& slot, std::span<const Step> steps, TimeP
 Status CudaBackend::begin_some(const Slot& slot, std::span<const Step> steps) {
   std::vector<uint32_t> tags;
   for (const Step& step : steps) tags.push_back(step.tag);
-  // Where buffers lie depends on the banks alone.
+  // Where buffers lie depends on the instances alone.
   Launches::Key key = {slot.segment, steps.front().instr, std::ssize(steps)};
-  for (const BankUse& use : slot.banks) key.insert(key.end(), {static_cast<int64_t>(use.buffer.index()), use.bank});
+  for (const InstanceUse& use : slot.instances)
+    key.insert(key.end(), {static_cast<int64_t>(use.buffer.index()), use.instance});
   return launches_->begin(tags, key, [&](size_t i) {
     const Instr& instr = segment_of(slot).instrs[static_cast<size_t>(steps[i].instr)];
     const std::string name(instr.label.empty() ? name_of(instr.opcode) : std::string_view(instr.label));

@@ -107,14 +107,14 @@ Status execute(const Program& program, const DeviceProgram& device, const Kernel
   CHECK(false, "unknown opcode");
 }
 
-std::byte* bank_data(const Buffer& buffer, int bank, std::byte* arena) {
-  return arena + buffer.offset + bank * buffer.stride();
+std::byte* instance_data(const Buffer& buffer, int instance, std::byte* arena) {
+  return arena + buffer.offset + instance * buffer.stride();
 }
 
 Status place_content(const Program& program, const DeviceProgram& device, const KernelTable& kernels,
                      const Buffer& buffer, std::string_view raw, std::byte* arena) {
-  for (int bank = 0; bank < buffer.banks; ++bank) {
-    std::byte* to = bank_data(buffer, bank, arena);
+  for (int instance = 0; instance < buffer.instances; ++instance) {
+    std::byte* to = instance_data(buffer, instance, arena);
     if (raw.empty()) {
       std::memset(to, 0, static_cast<size_t>(buffer.bytes.value()));
       continue;

@@ -17,8 +17,8 @@ using KernelTable = std::vector<const KernelCode*>;
 Status execute(const Program& program, const DeviceProgram& device, const KernelTable& kernels, const Slot& slot,
                const Instr& instr, std::byte* arena, const Crew& crew);
 
-// The bytes of one bank of a buffer that is not a view.
-std::byte* bank_data(const Buffer& buffer, int bank, std::byte* arena);
+// The bytes of one instance of a buffer that is not a view.
+std::byte* instance_data(const Buffer& buffer, int instance, std::byte* arena);
 
 // The initial bytes of a weight or state buffer: `raw`, row-major, packed if its kernel wants that; zero if there are
 // none. Error: raw has another size than the buffer's type, or no instruction says how it is packed.
