@@ -146,6 +146,7 @@ Result<Candidate> candidate(const Lowering& lowering, std::span<const Completed>
   const int64_t size = std::max<int64_t>(reduction.elements / count, 1);
   const auto members = static_cast<int64_t>(reduction.group.size());
   const auto algorithm = [&](CollectiveKind kind) -> Result<CollectiveAlgorithm> {
+    if (lowering.native) return native_algorithm(kind, reduction.group.size(), bytes(size * costs.element_bytes));
     if (lowering.all_reduce) {  // or the ring, which all kinds have
       const auto known = algorithms_of(kind);
       return std::ranges::find(known, *lowering.all_reduce) != known.end() ? *lowering.all_reduce

@@ -92,6 +92,23 @@ std::function<double(int, size_t, int64_t)> sums_by(const CostTable* costs, std:
   };
 }
 
+CollectiveAlgorithm native_algorithm(CollectiveKind kind, size_t members, Bytes bytes) {
+  constexpr size_t few = 4;
+  constexpr Bytes small = nlsplit::bytes(64 << 10);
+  switch (kind) {
+    case CollectiveKind::all_reduce:
+      return members < few || bytes < small ? CollectiveAlgorithm::tree : CollectiveAlgorithm::halving;
+    case CollectiveKind::reduce_scatter:
+      return CollectiveAlgorithm::tree;
+    case CollectiveKind::all_gather:
+    case CollectiveKind::all_to_all:
+      return CollectiveAlgorithm::direct;
+    case CollectiveKind::broadcast:
+      return members <= few ? CollectiveAlgorithm::direct : CollectiveAlgorithm::tree;
+  }
+  CHECK(false, "unknown collective");
+}
+
 Result<double> seconds_of(const Rounds& rounds, const CollectiveCosts& costs) {
   Routes routes(costs.cluster);
   return timed(rounds, costs, routes);

@@ -43,4 +43,8 @@ Result<std::vector<RoundSeconds>> seconds_of_rounds(const Rounds& rounds, const 
 Result<CollectiveAlgorithm> choose_algorithm(const Collective& collective, const CollectiveCosts& costs,
                                              bool in_order = false);
 
+// What a transport's own collective of a value of `bytes` is written out as: what Open MPI 4.1's nonblocking one does
+// by default (component coll/libnbc, nbc_i….c). Other libraries may do something else.
+CollectiveAlgorithm native_algorithm(CollectiveKind kind, size_t members, Bytes bytes);
+
 }  // namespace nlsplit::inline compiler

@@ -23,7 +23,8 @@ BufferId add_vector(DeviceProgram& device, const std::string& name, BufferKind k
 
 }  // namespace
 
-Program collective_program(Collective collective, std::span<const DeviceId> members, const Cluster& cluster) {
+Program collective_program(Collective collective, std::span<const DeviceId> members, const Cluster& cluster,
+                           bool native) {
   Program program;
   std::vector<HostId> hosts;
   for (const DeviceId id : members) {
@@ -62,6 +63,7 @@ Program collective_program(Collective collective, std::span<const DeviceId> memb
     segment.instrs = instructions_of(of_members[m], collective.group, member, places);
     for (Instr& instr : segment.instrs) instr.collective = 0;
     if (!segment.instrs.empty()) segment.collectives.push_back(collective);
+    if (native && !segment.instrs.empty()) segment.collectives[0].native = {places.value, places.result};
     out.order.push_back({0, -1, {}});
   }
   return program;

@@ -10,7 +10,9 @@
 namespace nlsplit::inline compiler {
 
 // Device m of the Program is member m. Its values are f32 and begin as zeros, in the state `value_D` of device D; an
-// all-to-all leaves its result in `result_D`, all others in the value. collective.group is set.
-Program collective_program(Collective collective, std::span<const DeviceId> members, const Cluster& cluster);
+// all-to-all leaves its result in `result_D`, all others in the value. collective.group is set. native: it is the
+// transport's own.
+Program collective_program(Collective collective, std::span<const DeviceId> members, const Cluster& cluster,
+                           bool native = false);
 
 }  // namespace nlsplit::inline compiler

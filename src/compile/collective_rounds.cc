@@ -296,13 +296,18 @@ class Maker {
       case CollectiveAlgorithm::direct:
         add_direct(rounds_, shares_.each(), true);
         break;
+      case CollectiveAlgorithm::tree: {
+        add_tree(rounds_, all_, whole_, false);
+        Round& scatter = rounds_.emplace_back();
+        for (int p = 1; p < n_; ++p) add(scatter, 0, p, {shares_.of(p)}, false);
+        break;
+      }
       case CollectiveAlgorithm::two_level:
         add_host_trees(false);
         add_ring_sums(rounds_, firsts_, shares_of_hosts());
         add_shares_on_hosts(true);
         break;
       case CollectiveAlgorithm::doubling:
-      case CollectiveAlgorithm::tree:
         wrong();
     }
   }

@@ -47,7 +47,9 @@ Result<Compiled> compile(const KernelGraph& graph, const Plan& plan, const Clust
   lowering.buckets = options.buckets;
   lowering.zero = options.zero;
   CHECK(!options.exact || !options.all_reduce, "exact sums choose the algorithm");
+  CHECK(!options.native || (!options.exact && !options.all_reduce), "the transport chooses its own algorithm");
   lowering.exact = options.exact;
+  lowering.native = options.native;
   SplitPlan split;
   if (has_splits(plan)) {
     ASSIGN_OR_RETURN(split, expand_plan(graph, plan, cluster, costs == nullptr ? nullptr : costs->preference()));

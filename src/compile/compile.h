@@ -36,6 +36,9 @@ struct CompileOptions {
   const SlotTable* table = nullptr;                    // instead of what the plan's schedule makes
   std::optional<CollectiveAlgorithm> all_reduce = {};  // of gradients; none: the fastest (compile/collectives.h)
   std::optional<int> buckets = {};  // that gradients are reduced in, at most; none: the fastest number (buckets.cc)
+  // Collectives of gradients are the transport's own (program/collective.h), written out by native_algorithm
+  // (compile/collective_costs.h); without `all_reduce` and `exact`.
+  bool native = false;
   // ZeRO, stage 1 (Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", 2020):
   // of a stage's weights each replica updates a share, and keeps the optimizer's tensors of that alone. Without
   // clipping.

@@ -365,16 +365,17 @@ class DeviceWriter {
     const Bucket& bucket = reduction.buckets[turn.bucket];
     const auto member = std::ranges::find(reduction.group, d_) - reduction.group.begin();
     const Rounds& rounds = bucket.reduce.of_members[at(member)];
+    const Operand gradients{buffers_.gradients(stage).buffer, bucket.begin, bucket.end()};
     reduced_.try_emplace(stage, reduction.buckets.size());
     Reduced& here = reduced_[stage][turn.bucket];
     if (turn.round == 0) {
       here.collective = static_cast<int>(segment.collectives.size());
       segment.collectives.push_back(bucket.reduce.collective);
+      if (l_.native) segment.collectives.back().native = {gradients, gradients};
       const std::string suffix = turn.bucket == 0 ? "" : fmt::format("_{}", turn.bucket);
       if (const int64_t elements = received_elements(rounds, static_cast<int>(member)); elements > 0)
         here.received = buffers_.add_message(fmt::format("received_{}{}", stage, suffix), {DType::f32, {elements}});
     }
-    const Operand gradients{buffers_.gradients(stage).buffer, bucket.begin, bucket.end()};
     const int tag = static_cast<int>(l_.flows.size()) + stage;
     const auto of_round = [&](size_t round, bool adds) {
       const Rounds one = {rounds[round]};
@@ -418,6 +419,7 @@ class DeviceWriter {
         emit(segment, std::move(instr));
       }
       segment.collectives.push_back(bucket.gather->collective);
+      if (l_.native) segment.collectives.back().native = {all, all};
     }
     for (const Bucket& bucket : reduction.buckets) {
       for (const size_t t : l_.weights_of(stage, bucket)) {

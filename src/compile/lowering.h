@@ -136,6 +136,7 @@ struct Lowering {
   Endpoints endpoints;
   bool row_major_messages = false;
   std::optional<CollectiveAlgorithm> all_reduce;  // none: the fastest
+  bool native = false;                            // CompileOptions
   std::optional<int> buckets;                     // of gradients; none: as many as are fastest
   bool zero = false;                              // CompileOptions
   bool exact = false;                             // sums of gradients: CompileOptions

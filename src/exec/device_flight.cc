@@ -1,5 +1,6 @@
 #include "exec/device_flight.h"
 
+#include "base/hash.h"
 #include "program/text.h"
 
 namespace nlsplit::inline exec {
@@ -15,14 +16,24 @@ DeviceFlight::DeviceFlight(const DeviceIndex& index, FlightRecorder* recorder)
   for (const Segment& segment : index.device.segments) {
     std::vector<std::string>& texts = texts_.emplace_back();
     for (const Instr& instr : segment.instrs) {
-      texts.push_back(to_string(index.program, index.device, instr));
+      const Collective* native = native_of(segment, instr);
+      texts.push_back(native == nullptr ? to_string(index.program, index.device, instr)
+                                        : to_string(index.program, index.device, *native));
       if (texts.back().size() > longest_instruction) texts.back().resize(longest_instruction);
     }
   }
   for (uint32_t i = 0; i < index.count; ++i) {
     if (!index.transfers(i)) continue;
     Fifo& fifo = fifos_[index.fifo_index[i]];
-    fifo.sends = index.instr(i).opcode == Opcode::send;
+    if (index.is_native(i)) {
+      fifo.direction = "with";
+      fifo.peers = index.native(i).group;
+      fifo.tag = static_cast<int>(hash_bytes(fifo.peers.data(), fifo.peers.size() * sizeof(int)) & INT32_MAX);
+      std::erase(fifo.peers, index.device_number);
+      continue;
+    }
+    fifo.direction = index.instr(i).opcode == Opcode::send ? "send" : "recv";
+    fifo.peers = {index.instr(i).peer};
     fifo.tag = index.online_slots.empty() ? -1 : index.instr(i).tag;
   }
   recorder_->ask(this);
@@ -61,7 +72,7 @@ void DeviceFlight::write_instance(FlightWriter& out, uint32_t instance) const {
 
 // Whether the computation that waits cannot run before this FIFO has moved on.
 bool DeviceFlight::is_needed(uint32_t fifo, uint32_t first, uint32_t waiting) const {
-  if (waiting >= index_.count) return !fifos_[fifo].sends;  // whatever brings a slot
+  if (waiting >= index_.count) return fifos_[fifo].direction != "send";  // whatever brings a slot
   for (uint32_t i = first; i < index_.count; ++i) {
     if (index_.fifo_index[i] != fifo) continue;
     for (uint32_t s = index_.successor_begin[i]; s < index_.successor_begin[i + 1]; ++s) {
@@ -105,17 +116,19 @@ void DeviceFlight::write_state(FlightWriter& out, int64_t now_ns) const {
   for (uint32_t f = 0; f < fifos_.size(); ++f) {
     const Fifo& fifo = fifos_[f];
     const uint32_t first = fifo.first.load(std::memory_order_relaxed);
-    out.text(fifo.sends ? "fifo send " : "fifo recv ").number(index_.fifo_peers[f]).text(" ").number(fifo.tag);
-    out.text(" ").number(fifo.ended.load(std::memory_order_relaxed));
-    if (first >= index_.count) {
-      out.text(" closed").line();
-      continue;
+    for (const int peer : fifo.peers) {
+      out.text("fifo ").text(fifo.direction).text(" ").number(peer).text(" ").number(fifo.tag);
+      out.text(" ").number(fifo.ended.load(std::memory_order_relaxed));
+      if (first >= index_.count) {
+        out.text(" closed").line();
+        continue;
+      }
+      const bool needed = all_needed || (last.event == FlightEvent::waits && is_needed(f, first, waiting));
+      out.text(" open ").number(now_ns - fifo.since_ns.load(std::memory_order_relaxed));
+      out.text(needed ? " needed " : " ahead ");
+      write_instance(out, first);
+      out.line();
     }
-    const bool needed = all_needed || (last.event == FlightEvent::waits && is_needed(f, first, waiting));
-    out.text(" open ").number(now_ns - fifo.since_ns.load(std::memory_order_relaxed));
-    out.text(needed ? " needed " : " ahead ");
-    write_instance(out, first);
-    out.line();
   }
 }
 

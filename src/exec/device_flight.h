@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "exec/device_index.h"
@@ -49,8 +50,9 @@ class DeviceFlight final : public FlightSource {
 
  private:
   struct Fifo {
-    int tag = -1;  // -1: of all tags
-    bool sends = false;
+    std::vector<int> peers;
+    int tag = -1;                         // -1: of all tags; of native collectives a number of the group
+    std::string_view direction = "recv";  // or "send"; of native collectives "with"
     std::atomic<uint32_t> ended{0}, first{no_instance};
     std::atomic<int64_t> since_ns{0};
   };

@@ -1,7 +1,13 @@
 #include "exec/device_index.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <map>
 #include <tuple>
+#include <vector>
+
+#include "program/text.h"
 
 namespace nlsplit::inline exec {
 namespace {
@@ -33,7 +39,7 @@ void index_edges(DeviceIndex& x) {
 }
 
 void index_fifos(DeviceIndex& x) {
-  std::map<std::tuple<int, bool, int>, uint32_t> known;
+  std::map<std::tuple<std::vector<int>, bool, int>, uint32_t> known;  // by peer or group, direction, tag
   x.next_on_fifo.assign(x.count, no_instance);
   x.fifo_index.assign(x.count, no_instance);
   for (uint32_t i = 0; i < x.count; ++i) {
@@ -44,16 +50,23 @@ void index_fifos(DeviceIndex& x) {
       ++x.waits_for_at_start[i];
     }
     const Instr& what = x.instr(i);
+    const bool native = x.is_native(i);
+    const std::vector<int> with = native ? x.native(i).group : std::vector<int>{what.peer};
     const int tag = x.online_slots.empty() ? 0 : what.tag;
     const auto number = static_cast<uint32_t>(known.size());
-    const auto [at, added] = known.try_emplace({what.peer, what.opcode == Opcode::send, tag}, number);
+    const auto [at, added] =
+        known.try_emplace({with, !native && what.opcode == Opcode::send, native ? 0 : tag}, number);
     x.fifo_index[i] = at->second;
-    if (added) x.fifo_peers.push_back(what.peer);
+    if (!added) continue;
+    const auto own = std::ranges::find(with, x.device_number);
+    x.fifo_peers.push_back(own == with.end() || own + 1 == with.end() ? with.front() : own[1]);
   }
 }
 
 void index_slots(DeviceIndex& x) {
   for (uint32_t i = 0; i < x.count; ++i) {
+    if (x.is_covered(i)) continue;
+    ++x.ends;
     if (!x.transfers(i)) x.computes.push_back(i);
   }
   const size_t slots = x.device.order.size();
@@ -70,6 +83,16 @@ void index_slots(DeviceIndex& x) {
 }
 
 }  // namespace
+
+const Collective& DeviceIndex::native(uint32_t i) const {
+  return *native_of(device.segments[static_cast<size_t>(slot(i).segment)], instr(i));
+}
+
+std::string DeviceIndex::describe(uint32_t i) const {
+  if (!is_native(i)) return describe_instance(program, deps.instances[begin + i]);
+  return fmt::format("device {} slot {} ({}) `{}`", device.name, slot_of(i), slot_name(device, slot(i)),
+                     to_string(program, device, native(i)));
+}
 
 DeviceIndex::DeviceIndex(const Program& program, const Dependencies& dependencies, int d)
     : program(program),

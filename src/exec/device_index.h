@@ -26,13 +26,16 @@ struct DeviceIndex {
   uint32_t begin, count;
   std::span<const FreeSlot> online_slots;
 
+  uint32_t ends = 0;  // instances that end: all but those for which the first one of their native collective stands
+
   std::vector<uint32_t> computes;         // in order
   std::vector<uint32_t> computes_of;      // computes[computes_of[s] … computes_of[s + 1]): of slot s
   std::vector<uint32_t> successor_begin;  // successors[successor_begin[i] …]: who waits for the end of i
   std::vector<uint32_t> successors;
   // How many ends (for a recv also: posts of the one before) an instance waits for.
   std::vector<int> waits_for_at_start;
-  // FIFOs: one direction of traffic with one peer; online that of one tag.
+  // FIFOs: one direction of traffic with one peer; online that of one tag; the native collectives of one group, whose
+  // peer is the member after this device.
   std::vector<uint32_t> next_on_fifo;  // of a transfer; no_instance: it is the last
   std::vector<uint32_t> fifo_index;    // of a transfer
   std::vector<int> fifo_peers;
@@ -43,8 +46,14 @@ struct DeviceIndex {
   const Instr& instr(uint32_t i) const { return instr_of(program, deps.instances[begin + i]); }
   int slot_of(uint32_t i) const { return deps.instances[begin + i].slot; }
   const Slot& slot(uint32_t i) const { return device.order[static_cast<size_t>(slot_of(i))]; }
-  bool transfers(uint32_t i) const { return is_transfer(instr(i).opcode); }
-  std::string describe(uint32_t i) const { return describe_instance(program, deps.instances[begin + i]); }
+  bool is_native(uint32_t i) const { return deps.is_native(begin + i); }
+  // Part of a native collective for which its first instruction stands.
+  bool is_covered(uint32_t i) const { return is_native(i) && deps.native[begin + i] != begin + i; }
+  // The native collective that instance i is part of.
+  const Collective& native(uint32_t i) const;
+  // Owned by the transport while under way.
+  bool transfers(uint32_t i) const { return is_native(i) ? !is_covered(i) : is_transfer(instr(i).opcode); }
+  std::string describe(uint32_t i) const;
 
   // An end that a slot as a whole waits for, not the computation alone.
   bool holds_slot(uint32_t to) const {

@@ -44,7 +44,7 @@ void DeviceRun::arm() {
   for (uint32_t i = 0; i < s.count; ++i) {
     if (s.transfers(i) && s.waits_for[i] == 0) s.ready.push_back(i);
   }
-  s.left = s.count;
+  s.left = s.ends;
   s.overruns = 0;
   s.computed = 0;
   s.stop = false;
@@ -85,7 +85,7 @@ const std::vector<int>& DeviceRun::decided() const { return state_->decided; }
 
 Result<std::vector<Interval>> DeviceRun::start(std::chrono::steady_clock::time_point zero) {
   State& s = *state_;
-  CHECK(s.worker.joinable() && s.left == s.count, "arm() comes first");
+  CHECK(s.worker.joinable() && s.left == s.ends, "arm() comes first");
   s.zero = zero;
   s.transport.liveness().explain([&s](int peer) { return s.waits_in(peer); });
   s.flight.execution(true);

@@ -102,6 +102,8 @@ struct DeviceRun::State : DeviceIndex {
   Result<bool> has_ended(Fifo::InFlight& first);
   void release(uint32_t to, double at);
   void end(uint32_t i);
+  void begin_native(uint32_t i, Fifo::InFlight& under_way);
+  void end_covered(uint32_t i);
   const Operand& moved_by(uint32_t transfer) const;
   std::string missing();
   std::string next_work(uint32_t done) const;

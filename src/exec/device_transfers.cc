@@ -57,20 +57,37 @@ void DeviceRun::State::end(uint32_t i) {
   for (uint32_t s = successor_begin[i]; s < successor_begin[i + 1]; ++s) release(successors[s], times[i].finish);
 }
 
+void DeviceRun::State::begin_native(uint32_t i, Fifo::InFlight& under_way) {
+  const Collective& collective = native(i);
+  const NativeBytes& bytes = *collective.native;
+  under_way.request =
+      transport.collectives()->begin(collective, type_of(device, bytes.value).dtype,
+                                     backend.message(slot(i), bytes.value), backend.message(slot(i), bytes.result));
+}
+
+// The times of the instructions that a native collective stands for: of its messages its own, of its sums none.
+void DeviceRun::State::end_covered(uint32_t i) {
+  for (uint32_t part = i + 1; part < count && slot_of(part) == slot_of(i); ++part) {
+    if (!is_native(part) || deps.native[begin + part] != begin + i) continue;
+    times[part] = {is_transfer(instr(part).opcode) ? times[i].start : times[i].finish, times[i].finish};
+  }
+}
+
 Status DeviceRun::State::issue(uint32_t i) {
   const Instr& transfer = instr(i);
-  const bool sends = transfer.opcode == Opcode::send;
+  const bool native = is_native(i), sends = !native && transfer.opcode == Opcode::send;
   Fifo::InFlight under_way{i, {}, Copy::none, Clock::now()};
   times[i].start = since_zero(under_way.posted);
   flight.posts(under_way.posted, i);
   if (sends) {
     ASSIGN_OR_RETURN(under_way.copy, backend.begin_copy(slot(i), moved_by(i), Direction::out));
   }
-  const std::span<std::byte> message = backend.message(slot(i), moved_by(i));
-  if (!sends)
-    under_way.request = transport.irecv(transfer.peer, transfer.tag, message);
+  if (native)
+    begin_native(i, under_way);
+  else if (!sends)
+    under_way.request = transport.irecv(transfer.peer, transfer.tag, backend.message(slot(i), moved_by(i)));
   else if (under_way.copy == Copy::none)
-    under_way.request = transport.isend(transfer.peer, transfer.tag, message);
+    under_way.request = transport.isend(transfer.peer, transfer.tag, backend.message(slot(i), moved_by(i)));
   fifos[fifo_index[i]].add(under_way);
   if (fifos[fifo_index[i]].in_flight.size() == 1) flight.first_of(fifo_index[i], i, under_way.posted);
   if (!sends && next_on_fifo[i] != no_instance) release(next_on_fifo[i], times[i].start);  // receives are posted ahead
@@ -81,7 +98,7 @@ Status DeviceRun::State::issue(uint32_t i) {
 // a recv's message by its copy.
 Result<bool> DeviceRun::State::has_ended(Fifo::InFlight& first) {
   const Instr& transfer = instr(first.instance);
-  const bool sends = transfer.opcode == Opcode::send;
+  const bool native = is_native(first.instance), sends = !native && transfer.opcode == Opcode::send;
   if (first.copy != Copy::none) {
     ASSIGN_OR_RETURN(const bool copied, backend.has_ended(first.copy));
     if (!copied) return false;
@@ -98,7 +115,7 @@ Result<bool> DeviceRun::State::has_ended(Fifo::InFlight& first) {
     case Transport::State::done:
       break;
   }
-  if (sends) return true;
+  if (sends || native) return true;
   ASSIGN_OR_RETURN(first.copy, backend.begin_copy(slot(first.instance), moved_by(first.instance), Direction::in));
   return first.copy == Copy::none;
 }
@@ -133,7 +150,9 @@ Result<bool> DeviceRun::State::turn(size_t& seen) {
       if (options.ended) options.ended(i);
       const bool more = !fifo.in_flight.empty();
       flight.first_of(fifo_index[i], fifo.first, more ? fifo.in_flight.front().posted : at);
-      if (instr(i).opcode == Opcode::send && next_on_fifo[i] != no_instance) release(next_on_fifo[i], times[i].finish);
+      if (is_native(i)) end_covered(i);
+      if (!is_native(i) && instr(i).opcode == Opcode::send && next_on_fifo[i] != no_instance)
+        release(next_on_fifo[i], times[i].finish);
       end(i);
       progress = true;
     }
@@ -150,8 +169,10 @@ std::string DeviceRun::State::missing() {
   for (const Fifo& fifo : fifos) {
     if (fifo.in_flight.empty()) continue;
     const uint32_t i = fifo.in_flight.front().instance;
-    const bool sends = instr(i).opcode == Opcode::send;
-    text += fmt::format("\n  {} {}", sends ? "has not got rid of" : "has not received", describe(i));
+    const std::string_view not_done = is_native(i)                      ? "has not ended   "
+                                      : instr(i).opcode == Opcode::send ? "has not got rid of"
+                                                                        : "has not received";
+    text += fmt::format("\n  {} {}", not_done, describe(i));
   }
   return text;
 }

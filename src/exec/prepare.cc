@@ -11,6 +11,7 @@
 #include "exec/backends/backends.h"
 #include "exec/distribute.h"
 #include "exec/identity.h"
+#include "exec/native_collectives.h"
 #include "kernels/without_kernel.h"
 #include "program/scalars.h"
 #include "program/text.h"
@@ -18,6 +19,8 @@
 namespace nlsplit::inline exec {
 Result<std::unique_ptr<Backend>> prepare(const Program& program, const Job& job, Transport& transport,
                                          const RunOptions& options, std::vector<int> pins, Waiting& waiting) {
+  waiting.what = "the groups of the transport's own collectives";
+  RETURN_IF_ERROR(join_native_groups(program, transport, waiting));
   waiting.what = "the preparation of the devices";
   auto opened = open_backend({.program = program,
                               .device = transport.rank(),

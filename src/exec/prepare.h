@@ -15,8 +15,8 @@
 namespace nlsplit::inline exec {
 
 // What one rank's device computes on, with weights, states and inputs in host(). All ranks call it, with a Program that
-// verify accepts. `pins`: of claim_cores(). Errors, the same on all ranks: of open_backend(), ranks with other kernels,
-// contents or inputs that are missing or do not fit.
+// verify accepts. `pins`: of claim_cores(). Errors, the same on all ranks: of join_native_groups() and open_backend(),
+// ranks with other kernels, contents or inputs that are missing or do not fit.
 Result<std::unique_ptr<Backend>> prepare(const Program& program, const Job& job, Transport& transport,
                                          const RunOptions& options, std::vector<int> pins, Waiting& waiting);
 

@@ -377,7 +377,10 @@ Result<RunResult> run(const Program* whole, const Job& job, Transport& transport
     RETURN_IF_ERROR(agree(transport, device.ok() ? ok_status() : Status(device.error()), waiting));
     turns = std::move(*device);
   }
-  const Dependencies& bound = free ? *free : task.dependencies;
+  // Rank 0 has those of the whole, in which native collectives are written out.
+  std::optional<Dependencies> as_run;
+  if (has_native(program.devices[rank])) as_run = dependencies_of(program, rank);
+  const Dependencies& bound = free ? *free : as_run ? *as_run : task.dependencies;
   ASSIGN_OR_RETURN(Repeats repeats, repeat(program, bound, *backend, transport, options, std::move(task.clock),
                                            std::move(turns), task.longest_computation_s, watch, waiting));
   waiting.what = "the collection of results";

@@ -16,10 +16,14 @@
 
 #include "base/result.h"
 #include "exec/liveness.h"
+#include "graph/graph.h"
+#include "program/collective.h"
 
 namespace nlsplit::inline exec {
 
 inline constexpr int control_tag = -1;  // exec's own messages (exec/collectives.h); a Program's tags are 0 and above
+
+class NativeCollectives;
 
 class Transport {
  public:
@@ -41,6 +45,9 @@ class Transport {
   virtual State test(Request request) = 0;
   virtual Error error() const = 0;  // why test() failed
 
+  // Its own collectives; nullptr: it has none.
+  virtual NativeCollectives* collectives() { return nullptr; }
+
   // Nothing to do at the moment: rests until wake(), a message, or a short while that grows with `rounds`.
   virtual void pause(int rounds) = 0;
   virtual void wake() = 0;  // any thread
@@ -56,6 +63,22 @@ class Transport {
   // Ends the run on all devices, saying why. Requests in flight are dropped; their bytes are the caller's again.
   // Over MPI it ends the process: a peer that hangs cannot be asked. Any thread: the owner may be what hangs.
   virtual void abort(const Error& why) = 0;
+};
+
+// Collectives of a transport's own, in groups of its ranks. The members of a group begin the same ones in the same
+// order; several may be under way. The thread that owns the transport calls this.
+class NativeCollectives {
+ public:
+  virtual ~NativeCollectives() = default;
+
+  // Error: it has none of this kind, of these elements, or of so many.
+  virtual Status accepts(const Collective& collective, DType dtype) const = 0;
+  // The groups this rank is in, ascending: before it begins anything in them. Waits for their other members.
+  virtual void join(std::span<const std::vector<int>> groups) = 0;
+  // Ends as a message does: Transport::test(). value and result, of which the bytes belong to the transport: as
+  // program/collective.h says; of all kinds but an all-to-all they are the same.
+  virtual Transport::Request begin(const Collective& collective, DType dtype, std::span<std::byte> value,
+                                   std::span<std::byte> result) = 0;
 };
 
 }  // namespace nlsplit::inline exec

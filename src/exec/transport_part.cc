@@ -30,4 +30,27 @@ Transport::Request TransportPart::irecv(int peer, int tag, std::span<std::byte> 
   return whole_.irecv(members_[static_cast<size_t>(peer)], tag, room);
 }
 
+std::vector<int> TransportPart::in_whole(std::vector<int> group) const {
+  for (int& rank : group) rank = members_[static_cast<size_t>(rank)];
+  return group;
+}
+
+Status TransportPart::accepts(const Collective& collective, DType dtype) const {
+  return whole_.collectives()->accepts(collective, dtype);
+}
+
+void TransportPart::join(std::span<const std::vector<int>> groups) {
+  std::vector<std::vector<int>> all;
+  for (const std::vector<int>& group : groups) all.push_back(in_whole(group));
+  std::ranges::sort(all);
+  whole_.collectives()->join(all);
+}
+
+Transport::Request TransportPart::begin(const Collective& collective, DType dtype, std::span<std::byte> value,
+                                        std::span<std::byte> result) {
+  Collective renumbered = collective;
+  renumbered.group = in_whole(collective.group);
+  return whole_.collectives()->begin(renumbered, dtype, value, result);
+}
+
 }  // namespace nlsplit::inline exec

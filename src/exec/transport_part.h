@@ -14,7 +14,7 @@
 
 namespace nlsplit::inline exec {
 
-class TransportPart final : public Transport {
+class TransportPart final : public Transport, private NativeCollectives {
  public:
   // members: ranks of `whole`, each once, its own among them. It is borrowed.
   TransportPart(Transport& whole, std::vector<int> members);
@@ -27,6 +27,7 @@ class TransportPart final : public Transport {
   Request irecv(int peer, int tag, std::span<std::byte> room) override;
   State test(Request request) override { return whole_.test(request); }
   Error error() const override { return whole_.error(); }
+  NativeCollectives* collectives() override { return whole_.collectives() == nullptr ? nullptr : this; }
   void pause(int rounds) override { whole_.pause(rounds); }
   void rest() override { whole_.rest(); }
   void wake() override { whole_.wake(); }
@@ -35,6 +36,12 @@ class TransportPart final : public Transport {
   void abort(const Error& why) override { whole_.abort(why); }
 
  private:
+  Status accepts(const Collective& collective, DType dtype) const override;
+  void join(std::span<const std::vector<int>> groups) override;
+  Request begin(const Collective& collective, DType dtype, std::span<std::byte> value,
+                std::span<std::byte> result) override;
+  std::vector<int> in_whole(std::vector<int> group) const;
+
   Transport& whole_;
   const std::vector<int> members_;
   int rank_ = -1;

@@ -16,7 +16,7 @@ using enum CollectiveKind;
 
 constexpr CollectiveKind kinds[] = {all_reduce, reduce_scatter, all_gather, all_to_all, broadcast};
 constexpr CollectiveAlgorithm of_all_reduce[] = {ring, halving, doubling, direct, tree, two_level};
-constexpr CollectiveAlgorithm of_reduce_scatter[] = {ring, halving, direct, two_level};
+constexpr CollectiveAlgorithm of_reduce_scatter[] = {ring, halving, direct, tree, two_level};
 constexpr CollectiveAlgorithm of_all_gather[] = {ring, doubling, direct, two_level};
 constexpr CollectiveAlgorithm of_all_to_all[] = {ring, direct};
 constexpr CollectiveAlgorithm of_broadcast[] = {ring, halving, direct, tree, two_level};
@@ -101,6 +101,16 @@ bool adds_in_order(CollectiveAlgorithm algorithm) { return algorithm == direct; 
 
 int64_t value_elements(const Collective& collective) {
   return std::accumulate(collective.elements.begin(), collective.elements.end(), int64_t{0});
+}
+
+int64_t result_elements(const Collective& collective, size_t member) {
+  if (collective.kind != all_to_all) return value_elements(collective);
+  return collective.elements[member] * std::ssize(collective.group);
+}
+
+bool same_collective(const Collective& a, const Collective& b) {
+  return a.kind == b.kind && a.algorithm == b.algorithm && a.group == b.group && a.elements == b.elements &&
+         a.native.has_value() == b.native.has_value();
 }
 
 int64_t least_received(const Collective& collective, size_t member) {

@@ -2,15 +2,22 @@
 // the instructions of each device name the collective that they are part of.
 //
 //   collective reduce-scatter ring of A, B, C elements 4, 4, 3 { … }
+//
+// A *native* one is run by the transport's own collective instead: one call, from when its value is there until its
+// result is. Its instructions say what it does, and simulators time them.
+//
+//   collective all-reduce tree of A, B, C elements 300 native gradients[0:300] { … }
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/result.h"
+#include "program/operand.h"
 
 namespace nlsplit::inline program {
 
@@ -35,7 +42,8 @@ enum class CollectiveAlgorithm : uint8_t {
   halving,   // recursive halving: log2 n rounds of S / 2, S / 4, …; where all get all, then doubling
   doubling,  // recursive doubling: log2 n rounds, of S or of twice as many shares each time
   direct,    // one round, to every other member what it gets; an all-reduce: two
-  tree,      // a binomial tree: log2 n rounds of S; an all-reduce: to the first member and back
+  tree,      // a binomial tree: log2 n rounds of S; an all-reduce: to the first member and back; a reduce-scatter: to
+             // the first member, which gives each its share
   two_level  // a tree on each host, a ring (of a broadcast: a tree) of the hosts' first members, and a tree back
 };
 std::string_view name_of(CollectiveAlgorithm algorithm);
@@ -44,14 +52,24 @@ Result<CollectiveAlgorithm> parse_algorithm(CollectiveKind kind, std::string_vie
 // Whether every sum has the members in their order, one after the other, wherever it is made.
 bool adds_in_order(CollectiveAlgorithm algorithm);
 
+// The device's bytes that a transport's own collective works on. The result is the value, but of an all-to-all.
+struct NativeBytes {
+  Operand value, result;
+  friend bool operator==(const NativeBytes&, const NativeBytes&) = default;
+};
+
 struct Collective {
   CollectiveKind kind = CollectiveKind::all_reduce;
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::ring;
-  std::vector<int> group;         // devices of the Program; the algorithm knows them by their place here
-  std::vector<int64_t> elements;  // of the value, if it is whole; else of each member's share
+  std::vector<int> group;                  // devices of the Program; the algorithm knows them by their place here
+  std::vector<int64_t> elements;           // of the value, if it is whole; else of each member's share
+  std::optional<NativeBytes> native = {};  // none: its instructions are run
   friend bool operator==(const Collective&, const Collective&) = default;
 };
 int64_t value_elements(const Collective& collective);
+int64_t result_elements(const Collective& collective, size_t member);  // of an all-to-all not those of the value
+// Whether two members do the same, each on its own bytes.
+bool same_collective(const Collective& a, const Collective& b);
 // The elements that a member must receive at least, whatever the algorithm. member: its place in the group.
 int64_t least_received(const Collective& collective, size_t member);
 

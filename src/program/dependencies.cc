@@ -17,10 +17,17 @@
 namespace nlsplit::inline program {
 namespace {
 
+enum class Natives : uint8_t { written_out, as_run };
+
 // Buffers that some transfer touches. Only these can need edges: the compute stream is in order.
-std::vector<bool> transferred_buffers(const DeviceProgram& device) {
+std::vector<bool> transferred_buffers(const DeviceProgram& device, Natives natives) {
   std::vector<bool> found(device.buffers.size(), false);
   for (const Segment& segment : device.segments) {
+    for (const Collective& collective : segment.collectives) {
+      if (natives == Natives::written_out || !collective.native) continue;
+      for (const Operand& operand : {collective.native->value, collective.native->result})
+        found[device.root(operand.buffer).index()] = true;
+    }
     for (const Instr& instr : segment.instrs) {
       if (!is_transfer(instr.opcode)) continue;
       for (const auto* operands : {&instr.reads, &instr.writes}) {
@@ -41,6 +48,19 @@ std::vector<bool> shared_buffers(const DeviceProgram& device, const std::vector<
   return found;
 }
 
+// [segment][collective]: the instruction that stands for a native one; -1: it is none.
+std::vector<std::vector<int>> native_steps(const DeviceProgram& device) {
+  std::vector<std::vector<int>> steps;
+  for (const Segment& segment : device.segments) {
+    std::vector<int>& of = steps.emplace_back(segment.collectives.size(), -1);
+    for (size_t i = segment.instrs.size(); i-- > 0;) {
+      if (native_of(segment, segment.instrs[i]) != nullptr)
+        of[static_cast<size_t>(segment.instrs[i].collective)] = static_cast<int>(i);
+    }
+  }
+  return steps;
+}
+
 // What each instruction of a segment does to these buffers: computed once, used by every slot.
 struct Touch {
   uint32_t buffer;
@@ -50,7 +70,8 @@ struct Touch {
 using SegmentTouches = std::vector<std::vector<Touch>>;  // by instruction
 
 std::vector<SegmentTouches> segment_touches(const DeviceProgram& device, const AccessLists& lists,
-                                            const std::vector<bool>& awaited) {
+                                            const std::vector<bool>& awaited, Natives natives) {
+  const auto steps = native_steps(device);
   std::vector<SegmentTouches> all(device.segments.size());
   for (size_t s = 0; s < device.segments.size(); ++s) {
     for (const Instr& instr : device.segments[s].instrs) {
@@ -64,6 +85,14 @@ std::vector<SegmentTouches> segment_touches(const DeviceProgram& device, const A
         const int64_t end = operand.whole() ? lists.stride(root) : size_of(dtype, operand.end);
         touches.push_back({static_cast<uint32_t>(root.index()), begin, end, writes});
       };
+      if (natives == Natives::as_run && native_of(device.segments[s], instr) != nullptr) {
+        const NativeBytes& native = *native_of(device.segments[s], instr)->native;
+        if (steps[s][static_cast<size_t>(instr.collective)] != std::ssize(all[s]) - 1) continue;
+        add(native.value, false);
+        add(native.value, true);
+        if (native.result != native.value) add(native.result, true);
+        continue;
+      }
       for (const Operand& operand : instr.reads) add(operand, false);
       for (const Operand& operand : instr.writes) add(operand, true);
       add(instr.workspace, true);
@@ -211,13 +240,15 @@ size_t count_instances(const DeviceProgram& device) {
 class Collector {
  public:
   // any_order: of the slots of a device.
-  Collector(const Program& program, Reuse reuse, bool any_order, size_t total)
-      : ends(program.devices.size()), program_(program), reuse_(reuse), any_order_(any_order) {
+  Collector(const Program& program, Reuse reuse, bool any_order, Natives natives, size_t total)
+      : ends(program.devices.size()), program_(program), reuse_(reuse), any_order_(any_order), natives_(natives) {
     CHECK(total <= most_steps, "check_structure counts them");
     deps.instances.reserve(total);
     deps.edge_begin.reserve(total + 1);
     deps.edges.reserve(total * 2);
     deps.match.assign(total, no_instance);
+    if (natives_ == Natives::as_run && std::ranges::any_of(program.devices, has_native))
+      deps.native.assign(total, no_instance);
   }
 
   void begin_device() { deps.device_begin.push_back(static_cast<uint32_t>(deps.instances.size())); }
@@ -229,8 +260,12 @@ class Collector {
     ends.begin_device();
     const std::vector<bool> own = any_order_ ? own_scratch(device) : std::vector<bool>(device.buffers.size(), false);
     const std::vector<SegmentTouches> touches = segment_touches(
-        device, lists, lists.with_neighbours(any_order_ ? shared_buffers(device, own) : transferred_buffers(device)));
+        device, lists,
+        lists.with_neighbours(any_order_ ? shared_buffers(device, own) : transferred_buffers(device, natives_)),
+        natives_);
     std::map<std::tuple<int, bool, int>, uint32_t> last_of_tag;  // any order: by peer, whether it sends, tag
+    const std::vector<std::vector<int>> steps = native_steps(device);
+    std::vector<uint32_t> natives;  // [collective]: of the slot at hand
     instance_.assign(device.buffers.size(), 0);
     uint32_t last_compute = no_instance;
     for (size_t s = 0; s < device.order.size(); ++s) {
@@ -238,6 +273,19 @@ class Collector {
       const Segment& segment = device.segments[static_cast<size_t>(slot.segment)];
       std::vector<int>* after = any_order_ ? &deps.free_slots[d][s].after : nullptr;
       if (any_order_) last_compute = no_instance;
+      // Native collectives begin in the order in which the segment has them: the same on all devices, whichever has
+      // instructions of its own first.
+      std::map<uint32_t, uint32_t> before_native;
+      natives.assign(deps.native.empty() ? 0 : segment.collectives.size(), no_instance);
+      for (size_t c = 0; !deps.native.empty() && c < segment.collectives.size(); ++c) {
+        const int step = steps[static_cast<size_t>(slot.segment)][c];
+        if (step < 0) continue;
+        std::vector<uint32_t>& queue = native_queues[segment.collectives[c].group][static_cast<int>(d)];
+        const auto first = static_cast<uint32_t>(deps.instances.size()) + static_cast<uint32_t>(step);
+        before_native[first] = queue.empty() ? no_instance : queue.back();
+        queue.push_back(first);
+        natives[c] = first;
+      }
       for (const InstanceUse& use : slot.instances) instance_[use.buffer.index()] = use.instance;
       for (size_t i = 0; i < segment.instrs.size(); ++i) {
         const Instr& instr = segment.instrs[i];
@@ -245,8 +293,12 @@ class Collector {
         deps.instances.push_back({static_cast<int>(d), static_cast<int>(s), static_cast<int>(i)});
         deps.edge_begin.push_back(static_cast<uint32_t>(deps.edges.size()));
         uint32_t before = no_instance;
-        const bool transfer = is_transfer(instr.opcode);
-        if (transfer) {
+        const Collective* native = deps.native.empty() ? nullptr : native_of(segment, instr);
+        const bool transfer = is_transfer(instr.opcode) || native != nullptr;
+        if (native != nullptr) {
+          deps.native[now] = natives[static_cast<size_t>(instr.collective)];
+          if (deps.native[now] == now) before = before_native[now];
+        } else if (transfer) {
           const bool sends = instr.opcode == Opcode::send;
           std::vector<uint32_t>& queue = ends.queue(static_cast<int>(d), instr.peer, sends);
           if (any_order_) {
@@ -281,18 +333,50 @@ class Collector {
 
   Dependencies deps;
   FifoEnds ends;
+  std::map<std::vector<int>, std::map<int, std::vector<uint32_t>>> native_queues;  // by group and member
 
  private:
   const Program& program_;
   const Reuse reuse_;
   const bool any_order_;
+  const Natives natives_;
   std::vector<int> instance_;
 };
 
-Result<Dependencies> find_dependencies(const Program& program, Reuse reuse, bool any_order) {
+// The members' native collectives, each with those of the others: who begins them in another order waits for ever.
+Status match_natives(const Program& program, Collector& collector) {
+  Dependencies& deps = collector.deps;
+  const auto collective = [&](uint32_t i) -> const Collective& {
+    const Instance& at = deps.instances[i];
+    const DeviceProgram& device = program.devices[static_cast<size_t>(at.device)];
+    const int segment = device.order[static_cast<size_t>(at.slot)].segment;
+    return *native_of(device.segments[static_cast<size_t>(segment)], instr_of(program, at));
+  };
+  for (auto& [group, members] : collector.native_queues) {
+    const std::vector<uint32_t>& first = members[group.front()];
+    for (const int member : group) {
+      const std::vector<uint32_t>& queue = members[member];
+      const auto same = [&](uint32_t a, uint32_t b) { return same_collective(collective(a), collective(b)); };
+      if (std::ranges::equal(queue, first, same)) continue;
+      return invalid_input(fmt::format(
+          "devices {} and {} begin other native collectives of their group, or in another order",
+          program.devices[static_cast<size_t>(group.front())].name, program.devices[static_cast<size_t>(member)].name));
+    }
+    for (size_t k = 0; k < first.size(); ++k) {
+      uint32_t last = members[group.back()][k];
+      for (const int member : group) {
+        const uint32_t next = members[member][k];
+        deps.match[std::exchange(last, next)] = next;
+      }
+    }
+  }
+  return ok_status();
+}
+
+Result<Dependencies> find_dependencies(const Program& program, Reuse reuse, bool any_order, Natives natives) {
   size_t total = 0;
   for (const DeviceProgram& device : program.devices) total += count_instances(device);
-  Collector collector(program, reuse, any_order, total);
+  Collector collector(program, reuse, any_order, natives, total);
   for (size_t d = 0; d < program.devices.size(); ++d) {
     collector.begin_device();
     if (any_order) {
@@ -302,6 +386,7 @@ Result<Dependencies> find_dependencies(const Program& program, Reuse reuse, bool
   }
   collector.end();
   for (const Fifo& fifo : collector.ends.joined()) RETURN_IF_ERROR(match_fifo(program, fifo, collector.deps));
+  RETURN_IF_ERROR(match_natives(program, collector));
   return std::move(collector.deps);
 }
 
@@ -321,11 +406,15 @@ std::string describe_instance(const Program& program, const Instance& instance) 
 }
 
 Result<Dependencies> dependencies(const Program& program, Reuse reuse) {
-  return find_dependencies(program, reuse, false);
+  return find_dependencies(program, reuse, false, Natives::written_out);
+}
+
+Result<Dependencies> dependencies_as_run(const Program& program) {
+  return find_dependencies(program, Reuse::of_buffers, false, Natives::as_run);
 }
 
 Dependencies dependencies_of(const Program& program, size_t device, Reuse reuse) {
-  Collector collector(program, reuse, false, count_instances(program.devices[device]));
+  Collector collector(program, reuse, false, Natives::as_run, count_instances(program.devices[device]));
   for (size_t d = 0; d < program.devices.size(); ++d) {
     collector.begin_device();
     if (d == device) collector.add(d);
@@ -335,7 +424,9 @@ Dependencies dependencies_of(const Program& program, size_t device, Reuse reuse)
 }
 
 Result<Dependencies> free_dependencies(const Program& program) {
-  ASSIGN_OR_RETURN(Dependencies deps, find_dependencies(program, Reuse::of_bytes, true));
+  if (std::ranges::any_of(program.devices, has_native))
+    return unsupported("an online policy cannot be asked where the transport's own collectives run");
+  ASSIGN_OR_RETURN(Dependencies deps, find_dependencies(program, Reuse::of_bytes, true, Natives::written_out));
   RETURN_IF_ERROR(keep_places(program, deps));
   return deps;
 }

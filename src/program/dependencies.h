@@ -8,6 +8,11 @@
 // and every send has its recv. Edges between two instances of the compute stream are implied by the stream and not
 // listed again.
 //
+// A native collective (program/collective.h) is run as one step: dependencies() has its instructions, for who times
+// them, and dependencies_of() and dependencies_as_run() that step, for who runs it. It is its first instruction there,
+// on a stream of its group, and the same at all members: it takes the value and gives the result. The others stand for
+// nothing.
+//
 // A Program has an order of slots for each device. free_dependencies() leaves open every other order with the same
 // results, and says in FreeSlot what binds the slots of a device among themselves. From this freedom an online policy
 // chooses (schedule/online.h), in the simulator as in the executor. A device still runs one slot at a time, from its
@@ -60,13 +65,19 @@ struct FreeSlot {
 struct Dependencies {
   std::vector<Instance> instances;     // device by device, slot by slot, in order
   std::vector<uint32_t> device_begin;  // [d]: first instance of device d; one more at the end
-  std::vector<uint32_t> match;         // of a send its recv and the reverse; else no_instance
-  std::vector<uint32_t> edge_begin;    // edges[edge_begin[i] … edge_begin[i+1]) end at instance i
+  // Of a send its recv and the reverse; of a native collective run as one step the next member's, in a circle; else
+  // no_instance.
+  std::vector<uint32_t> match;
+  std::vector<uint32_t> edge_begin;  // edges[edge_begin[i] … edge_begin[i+1]) end at instance i
   std::vector<Edge> edges;
+  // As run: [instance] of a native collective: its first one on the device; of others no_instance. Empty: there is
+  // none.
+  std::vector<uint32_t> native;
   // Of free_dependencies: [device][slot], else empty. Stream edges are then those between the computations of a slot
   // and between the messages of a tag, and edges between computations of different slots stand in `after`.
   std::vector<std::vector<FreeSlot>> free_slots;
 
+  bool is_native(uint32_t i) const { return !native.empty() && native[i] != no_instance; }
   std::span<const Edge> into(uint32_t i) const {
     return std::span(edges).subspan(edge_begin[i], edge_begin[i + 1] - edge_begin[i]);
   }
@@ -86,11 +97,14 @@ enum class Reuse : uint8_t {
 // instruction.
 Result<Dependencies> dependencies(const Program& program, Reuse reuse = Reuse::of_buffers);
 
-// Of one device alone: its instances and what they wait for there. Nothing is said of what its messages match.
+// The same, as run. Error also: members of a group that begin other native collectives, or in another order.
+Result<Dependencies> dependencies_as_run(const Program& program);
+
+// Of one device alone, as run: its instances and what they wait for there. Nothing is said of what its messages match.
 Dependencies dependencies_of(const Program& program, size_t device, Reuse reuse = Reuse::of_buffers);
 
-// Of a Program that verify accepts; reuse is of bytes. Errors also: it recomputes, and a schedule has no place for
-// that; slots that wait for each other unless they run in the Program's order.
+// Of a Program that verify accepts; reuse is of bytes. Errors also: native collectives; it recomputes, and a schedule
+// has no place for that; slots that wait for each other unless they run in the Program's order.
 Result<Dependencies> free_dependencies(const Program& program);
 
 }  // namespace nlsplit::inline program

@@ -8,7 +8,8 @@
 namespace nlsplit::inline program {
 namespace {
 
-// Who an unfinished instance waits for: an unfinished predecessor, else (a transfer) its partner.
+// Who an unfinished instance waits for: an unfinished predecessor, else (a transfer) its partner; of a native
+// collective's members the next one.
 uint32_t waits_for(const Dependencies& deps, const std::vector<bool>& done, uint32_t i) {
   for (const Edge& edge : deps.into(i)) {
     if (!done[edge.from]) return edge.from;
@@ -66,6 +67,12 @@ Result<std::vector<uint32_t>> dry_run(const Program& program, const Dependencies
     const uint32_t partner = deps.match[i];
     if (partner == no_instance) {
       finish(i);
+    } else if (deps.is_native(i)) {
+      bool all = !done[i];
+      for (uint32_t member = partner; all && member != i; member = deps.match[member]) all = is_ready(member);
+      if (!all) continue;
+      finish(i);
+      for (uint32_t member = partner; member != i; member = deps.match[member]) finish(member);
     } else if (is_ready(partner) && !done[i]) {  // both ends are there: the message passes
       const bool sends = instr_of(program, deps.instances[i]).opcode == Opcode::send;
       finish(sends ? i : partner);

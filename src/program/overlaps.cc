@@ -46,11 +46,14 @@ class HappensBefore {
   bool is_own(uint32_t i) const { return own_ <= i && i < own_end_; }
 
   void find_streams() {
-    std::map<int, uint32_t> streams;  // -1: computations; peer * 2 + sends: a FIFO's end
+    // -1: computations; -2: native collectives, of which nobody asks here; peer * 2 + sends: a FIFO's end
+    std::map<int, uint32_t> streams;
     std::vector<uint32_t> length;
     for (uint32_t i = own_; i < own_end_; ++i) {
       const Instr& instr = instr_of(program_, deps_.instances[i]);
-      const int lane = is_transfer(instr.opcode) ? instr.peer * 2 + (instr.opcode == Opcode::send ? 1 : 0) : -1;
+      const int lane = deps_.is_native(i)          ? -2
+                       : is_transfer(instr.opcode) ? instr.peer * 2 + (instr.opcode == Opcode::send ? 1 : 0)
+                                                   : -1;
       const auto [at, added] = streams.try_emplace(lane, static_cast<uint32_t>(length.size()));
       if (added) length.push_back(0);
       stream_.push_back(at->second);
@@ -67,14 +70,15 @@ class HappensBefore {
   }
 
   void pass(uint32_t i, bool through_others) {
-    const bool receives = instr_of(program_, deps_.instances[i]).opcode == Opcode::recv;
+    const bool native = deps_.is_native(i);
+    const bool receives = native || instr_of(program_, deps_.instances[i]).opcode == Opcode::recv;
     for (const Edge& edge : deps_.into(i)) {
       // Receives are posted ahead: the one before must have ended when this ends, not when it is posted.
       join(receives && edge.kind == EdgeKind::stream ? finish_ : start_, i, finish_, edge.from);
     }
     join(finish_, i, start_, i);
     // What was done before the send is done when the message is here.
-    if (receives && through_others) join(finish_, i, start_, deps_.match[i]);
+    if (receives && !native && through_others) join(finish_, i, start_, deps_.match[i]);
     if (!is_own(i)) return;
     uint32_t& own = finish_[(i - first_) * width_ + stream_[i - own_]];
     own = std::max(own, position_[i - own_]);
@@ -132,6 +136,7 @@ class DeviceOverlaps {
     const std::vector<uint32_t> by_offset = stored_buffers();
     const std::vector<bool> shares = sharing_buffers(by_offset);
     if (std::ranges::none_of(shares, [](bool one) { return one; })) return ok_status();
+    RETURN_IF_ERROR(check_natives(shares));
     collect_generations(shares);
     // Most buffers are touched by computations alone, which are in one order: these are looked at all at once. If they
     // clash, the pairs say which.
@@ -197,6 +202,24 @@ class DeviceOverlaps {
     return shares;
   }
 
+  // As run: the bytes that a transport is given are nobody else's.
+  Status check_natives(const std::vector<bool>& shares) const {
+    if (deps_.native.empty()) return ok_status();
+    for (const Segment& segment : device_.segments) {
+      for (const Collective& collective : segment.collectives) {
+        if (!collective.native) continue;
+        for (const Operand& operand : {collective.native->value, collective.native->result}) {
+          const BufferId root = device_.root(operand.buffer);
+          if (!shares[root.index()]) continue;
+          return invalid_input(fmt::format("device {} segment {}: a native {} of buffer {}, whose bytes others use",
+                                           device_.name, segment.name, name_of(collective.kind),
+                                           device_.buffer(root).name));
+        }
+      }
+    }
+    return ok_status();
+  }
+
   // [buffer]: no transfer touches it, and it is not needed all the time.
   std::vector<bool> computed_buffers() const {
     std::vector<bool> computed;
@@ -257,6 +280,7 @@ class DeviceOverlaps {
   void collect_generations(const std::vector<bool>& wanted) {
     generations_.resize(device_.buffers.size());
     for (uint32_t i = deps_.device_begin[d_]; i < deps_.device_begin[d_ + 1]; ++i) {
+      if (deps_.is_native(i)) continue;
       const Instr& instr = instr_of(program_, deps_.instances[i]);
       const bool transfer = is_transfer(instr.opcode);
       const Slot& slot = device_.order[static_cast<size_t>(deps_.instances[i].slot)];

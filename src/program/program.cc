@@ -52,6 +52,18 @@ int64_t Buffer::stride() const { return (bytes.value() + arena_alignment - 1) / 
 
 int64_t Buffer::extent() const { return (instances - 1) * stride() + bytes.value(); }
 
+const Collective* native_of(const Segment& segment, const Instr& instr) {
+  if (instr.collective < 0) return nullptr;
+  const Collective& collective = segment.collectives[static_cast<size_t>(instr.collective)];
+  return collective.native ? &collective : nullptr;
+}
+
+bool has_native(const DeviceProgram& device) {
+  const auto is_native = [](const Collective& collective) { return collective.native.has_value(); };
+  return std::ranges::any_of(
+      device.segments, [&](const Segment& segment) { return std::ranges::any_of(segment.collectives, is_native); });
+}
+
 Bytes bytes_of(const DeviceProgram& device, const Operand& operand) {
   const Buffer& buffer = device.buffer(operand.buffer);
   if (!operand.whole()) return bytes(size_of(buffer.type.dtype, operand.end - operand.begin));

@@ -18,17 +18,15 @@
 #include <string>
 #include <vector>
 
-#include "base/id.h"
 #include "base/units.h"
 #include "cost/cluster.h"
 #include "graph/graph.h"
 #include "kernels/catalogue.h"
 #include "program/collective.h"
+#include "program/operand.h"
 #include "schedule/schedules.h"
 
 namespace nlsplit::inline program {
-
-using BufferId = Id<struct BufferTag>;  // within its device
 
 enum class BufferKind : uint8_t {
   input,    // the Program's input: instance m is micro-batch m's share, there before the first slot
@@ -59,15 +57,6 @@ struct Buffer {
   int64_t stride() const;  // bytes rounded up to the arena's alignment
   int64_t extent() const;  // from instance 0's first byte to the last instance's last one
   friend bool operator==(const Buffer&, const Buffer&) = default;
-};
-
-// A buffer, or elements [begin, end) of it counted flat in its own type.
-struct Operand {
-  BufferId buffer;  // none: an optional input left out
-  int64_t begin = 0;
-  int64_t end = -1;  // -1: all of it
-  bool whole() const { return end < 0; }
-  friend bool operator==(const Operand&, const Operand&) = default;
 };
 
 enum class Opcode : uint8_t {
@@ -143,6 +132,10 @@ struct DeviceProgram {
   const Buffer& buffer(BufferId id) const { return buffers[id.index()]; }
   BufferId root(BufferId id) const { return buffer(id).kind == BufferKind::view ? buffer(id).of : id; }
 };
+
+// Of an instruction its native collective (program/collective.h); nullptr: it is part of none.
+const Collective* native_of(const Segment& segment, const Instr& instr);
+bool has_native(const DeviceProgram& device);
 
 struct Program {
   std::string name;   // of the model and plan

@@ -131,6 +131,11 @@ class Joiner {
     const auto move = [&](Operand& operand) {
       if (operand.buffer.valid()) operand.buffer = map[operand.buffer.index()];
     };
+    for (Collective& collective : made.collectives) {
+      if (!collective.native) continue;
+      move(collective.native->value);
+      move(collective.native->result);
+    }
     for (Instr& instr : made.instrs) {
       for (Operand& operand : instr.reads) move(operand);
       for (Operand& operand : instr.writes) move(operand);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <set>
 #include <utility>
@@ -127,6 +128,64 @@ Status check_instr(const Program& program, size_t d, const Segment& segment, con
   return ok_status();
 }
 
+// Bytes of an operand within its root buffer.
+struct BufferRange {
+  BufferId root;
+  int64_t begin, end;
+};
+BufferRange range_of(const DeviceProgram& device, const Operand& operand) {
+  const BufferId root = device.root(operand.buffer);
+  if (operand.whole()) return {root, 0, device.buffer(root).bytes.value()};
+  const DType dtype = device.buffer(operand.buffer).type.dtype;
+  return {root, size_of(dtype, operand.begin), size_of(dtype, operand.end)};
+}
+bool overlap(const BufferRange& a, const BufferRange& b) {
+  return a.root == b.root && a.begin < b.end && b.begin < a.end;
+}
+
+// The operands that a native collective is given. The structure of the segment's instructions is known to be sound.
+Status check_native(const DeviceProgram& device, const Segment& segment, size_t place, int index) {
+  const Collective& collective = segment.collectives[static_cast<size_t>(index)];
+  const NativeBytes& native = *collective.native;
+  RETURN_IF_ERROR(check_operand(device, native.value, false));
+  RETURN_IF_ERROR(check_operand(device, native.result, false));
+  const TensorType value = type_of(device, native.value), result = type_of(device, native.result);
+  if (value.block != 0 || result.block != 0 || block_of(value.dtype) != 1 || value.dtype != result.dtype)
+    return invalid_input("a native collective of other elements than a row-major value and result of one type");
+  if ((collective.kind == CollectiveKind::all_to_all) != (native.value != native.result))
+    return invalid_input(fmt::format(
+        "a native {} {}", name_of(collective.kind),
+        native.value == native.result ? "needs a result beside its value" : "has its result where its value is"));
+  const auto check_count = [&](const TensorType& type, int64_t wanted, std::string_view what) {
+    const int64_t has = element_count(type.shape);
+    return has == wanted ? ok_status()
+                         : Status(invalid_input(fmt::format("a native {} whose {} has {} elements instead of {}",
+                                                            name_of(collective.kind), what, has, wanted)));
+  };
+  RETURN_IF_ERROR(check_count(value, value_elements(collective), "value"));
+  RETURN_IF_ERROR(check_count(result, result_elements(collective, place), "result"));
+  const std::array used = {range_of(device, native.value), range_of(device, native.result)};
+  if (native.value != native.result && overlap(used[0], used[1]))
+    return invalid_input("a native collective whose value and result overlap");
+  // It takes its value when the first of its instructions could run, and its result is there when the last one is over.
+  const auto is_part = [index](const Instr& instr) { return instr.collective == index; };
+  const auto first = std::ranges::find_if(segment.instrs, is_part);
+  if (first == segment.instrs.end()) return invalid_input("a native collective without instructions");
+  const auto last = std::ranges::find_if(segment.instrs.rbegin(), segment.instrs.rend(), is_part).base();
+  for (auto instr = first; instr != last; ++instr) {
+    if (is_part(*instr)) continue;
+    const auto touches = [&](const Operand& operand) {
+      if (!operand.buffer.valid()) return false;
+      const BufferRange range = range_of(device, operand);
+      return overlap(range, used[0]) || overlap(range, used[1]);
+    };
+    if (std::ranges::any_of(instr->reads, touches) || std::ranges::any_of(instr->writes, touches))
+      return invalid_input(
+          fmt::format("a {} amid a native {} uses its value", name_of(instr->opcode), name_of(collective.kind)));
+  }
+  return ok_status();
+}
+
 Status check_member(const Program& program, size_t d, const Collective& collective) {
   RETURN_IF_ERROR(check_collective(collective, program.devices.size()));
   if (std::ranges::find(collective.group, static_cast<int>(d)) == collective.group.end())
@@ -153,9 +212,11 @@ Status check_part(const DeviceProgram& device, size_t d, const Segment& segment,
   }
   const auto place = std::ranges::find(collective.group, static_cast<int>(d)) - collective.group.begin();
   const int64_t least = least_received(collective, static_cast<size_t>(place));
-  if (received >= least) return ok_status();
-  return invalid_input(
-      fmt::format("{} elements received in {}; it takes {}", received, name_of(collective.kind), least));
+  if (received < least) {
+    return invalid_input(
+        fmt::format("{} elements received in {}; it takes {}", received, name_of(collective.kind), least));
+  }
+  return collective.native ? check_native(device, segment, static_cast<size_t>(place), index) : ok_status();
 }
 
 Status check_device(const Program& program, size_t d) {

@@ -121,11 +121,7 @@ void print_segment(std::string& out, const Program& program, const DeviceProgram
                  segment.shard, name_of(segment.phase));
   int region = -1, begun = 0;  // collectives
   const auto begin = [&](const Collective& collective) {
-    std::vector<std::string> group;
-    for (const int member : collective.group)
-      group.push_back(name_word(program.devices[static_cast<size_t>(member)].name));
-    fmt::format_to(Out(out), "    collective {} {} of {} elements {} {{\n", name_of(collective.kind),
-                   name_of(collective.algorithm), fmt::join(group, ", "), fmt::join(collective.elements, ", "));
+    fmt::format_to(Out(out), "    {} {{\n", to_string(program, device, collective));
   };
   for (const Instr& instr : segment.instrs) {
     if (instr.collective != region && region >= 0) out += "    }\n";
@@ -189,6 +185,23 @@ std::string slot_name(const DeviceProgram& device, const Slot& slot) {
 std::string to_string(const Program& program, const DeviceProgram& device, const Instr& instr) {
   std::string out;
   print_instr(out, program, device, instr);
+  return out;
+}
+
+std::string to_string(const Program& program, const DeviceProgram& device, const Collective& collective) {
+  std::vector<std::string> group;
+  for (const int member : collective.group)
+    group.push_back(name_word(program.devices[static_cast<size_t>(member)].name));
+  std::string out =
+      fmt::format("collective {} {} of {} elements {}", name_of(collective.kind), name_of(collective.algorithm),
+                  fmt::join(group, ", "), fmt::join(collective.elements, ", "));
+  if (!collective.native) return out;
+  out += " native ";
+  print_operand(out, device, collective.native->value);
+  if (collective.native->result != collective.native->value) {
+    out += " to ";
+    print_operand(out, device, collective.native->result);
+  }
   return out;
 }
 

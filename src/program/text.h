@@ -21,6 +21,8 @@ uint64_t fingerprint(const Program& program);  // of its text; content ids of we
 
 // One instruction as the text has it, for messages and traces.
 std::string to_string(const Program& program, const DeviceProgram& device, const Instr& instr);
+// What begins a collective there, without its instructions.
+std::string to_string(const Program& program, const DeviceProgram& device, const Collective& collective);
 // "F0.3", "step0.-"
 std::string slot_name(const DeviceProgram& device, const Slot& slot);
 

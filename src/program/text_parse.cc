@@ -246,7 +246,7 @@ class Parser {
       RETURN_IF_ERROR(in_.expect("{"));
       return static_cast<int>(number);
     }
-    ASSIGN_OR_RETURN(Collective collective, instructions_.collective());
+    ASSIGN_OR_RETURN(Collective collective, instructions_.collective(buffers_));
     segment.collectives.push_back(std::move(collective));
     return static_cast<int>(count);
   }

@@ -71,7 +71,8 @@ Result<int> InstrParser::device() {
   return unknown_name(in_, "device", name, nearest(name, known));
 }
 
-Result<Collective> InstrParser::collective() {
+Result<Collective> InstrParser::collective(const std::unordered_map<std::string, BufferId>& buffers) {
+  buffers_ = &buffers;
   Collective collective;
   ASSIGN_OR_RETURN(const std::string_view kind_word, in_.word("a collective"));
   const auto kind = parse_collective(kind_word);
@@ -89,9 +90,18 @@ Result<Collective> InstrParser::collective() {
   }
   while (true) {
     ASSIGN_OR_RETURN(collective.elements.emplace_back(), in_.integer("elements"));
-    if (in_.accept("{")) return collective;
-    RETURN_IF_ERROR(in_.expect(","));
+    if (!in_.accept(",")) break;
   }
+  if (in_.accept("native")) {
+    NativeBytes& native = collective.native.emplace();
+    ASSIGN_OR_RETURN(native.value, operand());
+    native.result = native.value;
+    if (in_.accept("to")) {
+      ASSIGN_OR_RETURN(native.result, operand());
+    }
+  }
+  RETURN_IF_ERROR(in_.expect("{"));
+  return collective;
 }
 
 Status InstrParser::transfer(Instr& instr) {

@@ -19,8 +19,8 @@ class InstrParser {
   InstrParser(TextReader& in, std::string file, Program& program, const std::map<std::string, int>& devices)
       : in_(in), file_(std::move(file)), program_(program), devices_(devices) {}
 
-  // What stands behind "collective".
-  Result<Collective> collective();
+  // What stands behind "collective", up to its {. buffers: of its device.
+  Result<Collective> collective(const std::unordered_map<std::string, BufferId>& buffers);
   // The current line of `in`, which belongs to this device, with its buffers by name.
   Result<Instr> parse(const DeviceProgram& device, const std::unordered_map<std::string, BufferId>& buffers);
 

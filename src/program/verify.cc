@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <tuple>
@@ -74,12 +75,22 @@ Status check_collectives(const Program& program) {
   }
   for (auto& [group, members] : done) {
     for (const int member : group) {
-      if (members[member] == members[group.front()]) continue;
+      if (std::ranges::equal(members[member], members[group.front()], same_collective)) continue;
       return invalid_input(fmt::format("devices {} and {} do other collectives of their group, or in another order",
                                        program.devices[static_cast<size_t>(group.front())].name,
                                        program.devices[static_cast<size_t>(member)].name));
     }
   }
+  return ok_status();
+}
+
+// A native collective waits, and is waited for, as a whole: what its instructions allow may not be sound then.
+Status check_as_run(const Program& program) {
+  if (std::ranges::none_of(program.devices, has_native)) return ok_status();
+  ASSIGN_OR_RETURN(const Dependencies deps, dependencies_as_run(program));
+  ASSIGN_OR_RETURN(const std::vector<uint32_t> order, dry_run(program, deps));
+  OverlapChecker overlaps(program, deps, order);
+  for (size_t d = 0; d < program.devices.size(); ++d) RETURN_IF_ERROR(overlaps.check(d));
   return ok_status();
 }
 
@@ -102,6 +113,7 @@ Result<Dependencies> verified(const Program& program) {
   OverlapChecker overlaps(program, deps, order);
   for (size_t d = 0; d < program.devices.size(); ++d) RETURN_IF_ERROR(overlaps.check(d));
   for (const DeviceProgram& device : program.devices) RETURN_IF_ERROR(check_memory(device));
+  RETURN_IF_ERROR(check_as_run(program));
   return deps;
 }
 

@@ -90,6 +90,7 @@ Result<LoweredPlan> compile_plan(const Scenario& scenario, const PreparedModel& 
   options.buckets = scenario.buckets;
   options.zero = scenario.zero;
   options.exact = scenario.exact;
+  options.native = scenario.native;
   ASSIGN_OR_RETURN(Compiled compiled,
                    compile(prepared.kernels, plan, scenario.cluster, scenario.endpoints, &costs, options));
   lowered.program = std::move(compiled.program);

@@ -34,6 +34,7 @@ Result<CompiledSession> compile_parts(const Scenario& scenario, const Graph& gra
   options.buckets = scenario.buckets;
   options.zero = scenario.zero;
   options.exact = scenario.exact;
+  options.native = scenario.native;
   options.verify = verify;
   const std::string name =
       fmt::format("{} [{}]", graph.name, fmt::join(stage_parts(plan, graph, scenario.cluster), ", "));

@@ -23,28 +23,36 @@ std::string name_of_rank(int rank, const FlightRecord* record) {
 
 std::string since(double s) { return s < 10 ? fmt::format("{:.2f} s", s) : fmt::format("{:.0f} s", s); }
 
-// The one that holds this rank up: the oldest of those it needs.
-const FlightFifo* needed_fifo(const FlightRecord& record) {
-  const FlightFifo* oldest = nullptr;
-  for (const FlightFifo& fifo : record.fifos) {
-    if (fifo.open && fifo.needed && (oldest == nullptr || fifo.since_s > oldest->since_s)) oldest = &fifo;
-  }
-  return oldest;
-}
-
 // What the other end of an open message says of it; empty: it has not begun it.
 std::string other_end(const FlightRecord& mine, const FlightFifo& fifo, const FlightRecord& peer) {
-  const std::string_view done = fifo.sends ? "received" : "sent";
+  const std::string_view done = fifo.native ? "ended" : fifo.sends ? "received" : "sent";
   if (peer.repeat > mine.repeat || (peer.repeat == mine.repeat && peer.state == State::outside && peer.repeat > 0))
     return fmt::format("rank {} has {} it", peer.rank, done);
   if (peer.repeat < mine.repeat) return "";
   for (const FlightFifo& other : peer.fifos) {
-    if (other.peer != mine.rank || other.sends == fifo.sends || other.tag != fifo.tag) continue;
+    const bool is_end = fifo.native ? other.native : !other.native && other.sends != fifo.sends;
+    if (other.peer != mine.rank || !is_end || other.tag != fifo.tag) continue;
     if (other.completed > fifo.completed) return fmt::format("rank {} has {} it", peer.rank, done);
     if (other.completed == fifo.completed && other.open)
       return fmt::format("rank {} has begun it, too, {} ago", peer.rank, since(other.since_s));
   }
   return "";
+}
+
+// The one that holds this rank up: the oldest of those it needs; of a native collective a member that has not begun it.
+const FlightFifo* needed_fifo(const FlightRecord& record, const Records& records) {
+  const FlightFifo* oldest = nullptr;
+  bool is_begun = false;
+  for (const FlightFifo& fifo : record.fifos) {
+    if (!fifo.open || !fifo.needed) continue;
+    const auto peer = records.find(fifo.peer);
+    const bool begun = fifo.native && peer != records.end() && !other_end(record, fifo, *peer->second).empty();
+    const bool older = oldest == nullptr || fifo.since_s > oldest->since_s;
+    if (!older && (fifo.since_s < oldest->since_s || begun || !is_begun)) continue;
+    oldest = &fifo;
+    is_begun = begun;
+  }
+  return oldest;
 }
 
 void explain_phase(const FlightRecord& record, Failure::Rank& rank) {
@@ -65,7 +73,7 @@ void explain_waiting(const FlightRecord& record, const Records& records, Failure
   rank.since_s = record.since_s;
   const std::string what =
       record.state == State::finished ? "before the execution ends" : fmt::format("to run {}", record.instruction);
-  const FlightFifo* fifo = needed_fifo(record);
+  const FlightFifo* fifo = needed_fifo(record, records);
   if (fifo == nullptr) {
     rank.doing = fmt::format("waits since {} {}; no message that it needs is under way", since(record.since_s), what);
     return;

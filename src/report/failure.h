@@ -17,6 +17,7 @@ namespace nlsplit::inline reports {
 // One direction of messages with one rank.
 struct FlightFifo {
   bool sends = false;
+  bool native = false;  // collectives of the transport's own, with this rank and maybe others, instead
   int peer = 0;
   int tag = -1;           // -1: of all tags
   int64_t completed = 0;  // messages, in this execution

@@ -83,8 +83,10 @@ Status parse_state(RecordLine& line, FlightRecord& record) {
 Status parse_fifo(RecordLine& line, int ranks, FlightRecord& record) {
   FlightFifo fifo;
   const std::string_view direction = line.word();
-  if (direction != "send" && direction != "recv") return line.error("expected send or recv", direction);
+  if (direction != "send" && direction != "recv" && direction != "with")
+    return line.error("expected send, recv or with", direction);
   fifo.sends = direction == "send";
+  fifo.native = direction == "with";
   ASSIGN_OR_RETURN(const int64_t peer, line.integer(0, ranks - 1, "a rank"));
   ASSIGN_OR_RETURN(const int64_t tag, line.integer(-1, INT32_MAX, "a tag"));
   ASSIGN_OR_RETURN(fifo.completed, line.integer(0, INT64_MAX, "a number of messages"));

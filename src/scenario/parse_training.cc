@@ -189,10 +189,11 @@ Status parse_training(const Source& source, const Fields& workload, Scenario& sc
     std::vector<std::string_view> names;
     const auto algorithms = algorithms_of(CollectiveKind::all_reduce);
     for (const CollectiveAlgorithm one : algorithms) names.push_back(name_of(one));
-    names.push_back("exact");
+    names.insert(names.end(), {"exact", "native"});
     ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *all_reduce, "all_reduce", names));
-    scenario.exact = chosen == algorithms.size();
-    if (!scenario.exact) scenario.all_reduce = algorithms[chosen];
+    scenario.exact = names[chosen] == "exact";
+    scenario.native = names[chosen] == "native";
+    if (chosen < algorithms.size()) scenario.all_reduce = algorithms[chosen];
   }
   if (const Yaml* zero = workload.find("zero")) {
     ASSIGN_OR_RETURN(const int64_t stage, read_integer(source, *zero, "zero", 0, 1));

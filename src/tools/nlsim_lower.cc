@@ -93,6 +93,7 @@ Status print_passes(Loaded& loaded, const LowerArguments& arguments) {
   options.buckets = scenario.buckets;
   options.zero = scenario.zero;
   options.exact = scenario.exact;
+  options.native = scenario.native;
   options.after_pass = [](std::string_view pass, const std::string& text) {
     fmt::print("=== {}\n{}{}\n", pass, text, text.ends_with('\n') ? "" : "\n");
   };

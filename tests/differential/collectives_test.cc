@@ -9,18 +9,22 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <numeric>
 #include <random>
 
+#include "base/npy.h"
 #include "base/random.h"
 #include "compile/collective_program.h"
 #include "compile/sum_tree.h"
 #include "exec/run_threads.h"
+#include "program/saved.h"
 #include "program/text.h"
 #include "program/verify.h"
 #include "sim/fast.h"
 #include "sim/simgrid/simgrid_tier.h"
 #include "testing/value_of.h"
+#include "tools/run_program.h"
 
 namespace nlsplit {
 namespace {
@@ -201,6 +205,64 @@ TEST(Collectives, DoWhatTheySay) {
       }
     }
   }
+}
+
+// Values of each member, as contents of a Program's weights.
+Values give_values(Program& program, WeightStore& store, size_t elements) {
+  Values values;
+  for (size_t m = 0; m < program.devices.size(); ++m) {
+    std::vector<float>& mine = values.emplace_back(elements);
+    fill_normal(m + 1, mine.data(), static_cast<int64_t>(elements));
+    Buffer& buffer = program.devices[m].buffers[0];
+    buffer.has_content = true;
+    buffer.content =
+        store.add_bytes(buffer.type, {reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof(float)});
+  }
+  return values;
+}
+
+// All kinds by MPI's own collectives, in groups of all ranks: moved bit by bit, added in whatever order.
+TEST(Collectives, AreWhatMpiDoesByItsOwn) {
+  const std::filesystem::path root =
+      std::filesystem::temp_directory_path() / fmt::format("nlsplit-native-{}", ::getpid());
+  for (const int members : {2, 3, 5}) {
+    std::mt19937_64 random(static_cast<uint64_t>(members));
+    const Group group = random_group(members, random);
+    std::string folders;
+    std::vector<std::pair<Collective, Values>> cases;
+    for (const CollectiveKind kind : all_kinds()) {
+      Collective collective{kind, algorithms_of(kind)[0], {}, std::vector<int64_t>(static_cast<size_t>(members))};
+      // Of all sizes, the last of an all-reduce that MPI has another algorithm for (compile/collective_costs.h).
+      for (int64_t m = 0; m < members; ++m) collective.elements[static_cast<size_t>(m)] = 5 * m + 1;
+      if (is_whole(kind)) collective.elements = {kind == CollectiveKind::all_reduce ? 20'000 : 7};
+      Program program = collective_program(collective, group.devices, group.cluster, true);
+      ASSERT_TRUE(verify(program).ok()) << name_of(kind) << ": " << verify(program).error().message;
+      WeightStore store;
+      cases.emplace_back(collective, give_values(program, store, static_cast<size_t>(value_elements(collective))));
+      const std::string folder = root / std::string(name_of(kind));
+      ASSERT_TRUE(save_program(folder, {program, program, false, {}}, store).ok());
+      folders += " " + folder;
+    }
+    const Outcome ran =
+        run_command(fmt::format("ASAN_OPTIONS=detect_leaks=0 mpirun {} --oversubscribe -np {} {}/differential_mpi 1{}",
+                                ::geteuid() == 0 ? "--allow-run-as-root" : "", members, NLS_BIN_DIR, folders));
+    ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
+    for (const auto& [collective, values] : cases) {
+      const NpyArray all = value_of(read_npy(root / std::string(name_of(collective.kind)) / "mpi.npy"));
+      size_t at = 0;  // states stand member by member, the result behind the value
+      for (size_t m = 0; m < values.size(); ++m) {
+        if (collective.kind == CollectiveKind::all_to_all) at += values[m].size();
+        for (const float want : wanted(collective, group, values, m)) {
+          ASSERT_LT(at, all.values.size());
+          const float near = adds_up(collective.kind) ? 1e-5f : 0;
+          if (!std::isnan(want)) ASSERT_NEAR(all.values[at], want, near) << name_of(collective.kind) << " member " << m;
+          ++at;
+        }
+      }
+      EXPECT_EQ(at, all.values.size()) << name_of(collective.kind);
+    }
+  }
+  std::filesystem::remove_all(root);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "base/file.h"
 #include "exec/programs.h"
 #include "program/saved.h"
+#include "testing/native_program.h"
 #include "testing/paths.h"
 
 namespace nlsplit {
@@ -70,6 +71,19 @@ class MpiRun {
     ASSERT_EQ(layer_1.opcode, Opcode::compute);
     saved.clocks[1][static_cast<size_t>(layer_1.desc)] = layer_1_s;
     const Status status = save_program(dir_ + "/saved", saved, store);
+    ASSERT_TRUE(status.ok()) << status.error().to_string();
+  }
+  // A Program of which B joins a collective of MPI's own after `joins_s`, and A at once.
+  void save_native(double joins_s) const {
+    const Program program = value_of(parse_program(native_all_reduce, "native_all_reduce"));
+    SavedProgram saved{program, program, false, {}};
+    for (const DeviceProgram& device : saved.program.devices) {
+      std::vector<double>& clock = saved.clocks.emplace_back(saved.program.descs.size(), 0);
+      const Instr& first = device.segments[0].instrs[0];
+      ASSERT_EQ(first.opcode, Opcode::compute);
+      if (device.name == "B") clock[static_cast<size_t>(first.desc)] = joins_s;
+    }
+    const Status status = save_program(dir_ + "/saved", saved, {});
     ASSERT_TRUE(status.ok()) << status.error().to_string();
   }
   // In place of nlsim: plans for ever, and says when it begins.
@@ -137,6 +151,14 @@ class MpiRun {
       const std::string status = text_of(task.path() / "status"), line = "\nvoluntary_ctxt_switches:";
       const size_t at = status.find(line);
       if (at != std::string::npos && std::stoi(status.substr(at + line.size())) >= sleeps_of_four) return true;
+    }
+    return false;
+  }
+  bool computes(int rank) const {
+    std::error_code failure;
+    for (const fs::directory_entry& task :
+         fs::directory_iterator("/proc/" + std::to_string(find_rank(rank)) + "/task", failure)) {
+      if (text_of(task.path() / "comm") == "nls-compute\n") return true;
     }
     return false;
   }
@@ -227,6 +249,22 @@ void in_tear_down(int signal, const std::string& how) {
   EXPECT_THAT(run.read("r.json"), Not(HasSubstr("incomplete")));
 }
 
+// MPI itself waits for it then.
+void in_a_native_collective(int signal, const std::string& how) {
+  MpiRun run;
+  run.save_native(40);
+  run.start("saved --repeats 1 --warmup 0" + limits);
+  const auto in_it = [&] {
+    if (!run.computes(0) || !run.computes(1)) return false;
+    std::this_thread::sleep_for(1s);  // B computes far longer
+    return true;
+  };
+  EXPECT_LT(run.strike(1, signal, in_it), nlbench_limit_s);
+  EXPECT_EQ(run.code(), signal == SIGKILL ? 128 + SIGKILL : 3);
+  run.expect_one_message("error: lost rank 1 on host ");
+  EXPECT_THAT(run.err(), AllOf(HasSubstr(how), HasSubstr("`collective all-reduce tree of A, B elements 12 native")));
+}
+
 // Nobody can say which one: ranks do not know each other yet.
 void while_mpi_starts() {
   MpiRun run;
@@ -240,13 +278,14 @@ void while_mpi_starts() {
 TEST_F(LostRank, KilledInAnyPhase) {
   const std::string how = "its connection broke: it died or was cut off";
   at_once({[&] { in_set_up(SIGKILL, how); }, [&] { in_steady_state(1, SIGKILL, how); },
-           [&] { in_tear_down(SIGKILL, how); }});
+           [&] { in_tear_down(SIGKILL, how); }, [&] { in_a_native_collective(SIGKILL, how); }});
 }
 
 TEST_F(LostRank, StoppedInAnyPhase) {
   const std::string how = "it was silent for ";
   at_once({[&] { in_set_up(SIGSTOP, how); }, [&] { in_steady_state(1, SIGSTOP, how); },
-           [&] { in_tear_down(SIGSTOP, how); }, [&] { in_steady_state(0, SIGSTOP, how); }, while_mpi_starts});
+           [&] { in_tear_down(SIGSTOP, how); }, [&] { in_a_native_collective(SIGSTOP, how); },
+           [&] { in_steady_state(0, SIGSTOP, how); }, while_mpi_starts});
 }
 
 // One rank alone does not come back from it, though its heartbeat goes on.

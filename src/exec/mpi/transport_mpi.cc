@@ -16,6 +16,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -55,6 +57,9 @@ constexpr double exchange_share = 0.85, guard_share = 0.9, turn_share = 0.05;
 constexpr int turns = 2;             // the first two ranks have turns of their own, the others one together
 constexpr double grace_share = 0.1;  // of the heartbeat's limit, for last words; the heartbeat takes up to 0.9
 constexpr double never_s = 1e8;      // some years
+// From so many members on Open MPI 4.1 has a faster all-reduce, but not in place
+// (ompi/mca/coll/libnbc/nbc_iallreduce.c).
+constexpr int64_t least_apart = 4;
 
 double turn_of(int rank) { return turn_share * std::min(rank, turns); }
 
@@ -154,7 +159,38 @@ void ask_for_short_turns() {
   ::syscall(SYS_sched_setattr, 0, &attributes, 0);  // a wish
 }
 
-class MpiTransport : public Transport {
+// What MPI adds up, as it knows it.
+std::optional<MPI_Datatype> number_type(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return MPI_FLOAT;
+    case DType::f64:
+      return MPI_DOUBLE;
+    case DType::i32:
+      return MPI_INT32_T;
+    case DType::i64:
+      return MPI_INT64_T;
+    default:
+      return std::nullopt;
+  }
+}
+
+// Numbers of elements, and where each member's begin: MPI reads them until the collective has ended.
+struct Counts {
+  std::vector<int> counts, begins;
+};
+Counts counts_of(std::span<const int64_t> elements, int64_t factor) {
+  Counts all;
+  int64_t begin = 0;
+  for (const int64_t count : elements) {
+    all.counts.push_back(static_cast<int>(count * factor));
+    all.begins.push_back(static_cast<int>(begin * factor));
+    begin += count;
+  }
+  return all;
+}
+
+class MpiTransport : public Transport, private NativeCollectives {
  public:
   MpiTransport(TransportOptions options, SocketWaiter waiter, std::unique_ptr<Exit> exit)
       : options_(std::move(options)), exit_(std::move(exit)), waiter_(std::move(waiter)) {
@@ -211,6 +247,7 @@ class MpiTransport : public Transport {
                              "end, or MPI hangs",
                              rank_, own_host(), waited_s)));
       });
+      for (auto& [group, channel] : groups_) MPI_Comm_free(&channel);
       MPI_Comm_free(&program_);
       MPI_Comm_free(&control_);
       MPI_Finalize();
@@ -267,9 +304,86 @@ class MpiTransport : public Transport {
       }
     }
     free_.push_back(request);
-    if (slept_in_vain_) ++misses_;
+    if (slept_in_vain_ && !it.collective) ++misses_;  // one ends some looks after its last message
     slept_in_vain_ = false;
     return State::done;
+  }
+
+  NativeCollectives* collectives() override { return this; }
+
+  Status accepts(const Collective& collective, DType dtype) const override {
+    if (adds_up(collective.kind) && !number_type(dtype))
+      return unsupported(fmt::format("MPI adds up no {}", name_of(dtype)));
+    const int64_t members = std::ssize(collective.group);
+    int64_t largest = value_elements(collective);
+    for (int64_t m = 0; m < members; ++m)
+      largest = std::max(largest, result_elements(collective, static_cast<size_t>(m)));
+    if (size_of(dtype, largest) <= std::numeric_limits<int>::max()) return ok_status();
+    return unsupported(fmt::format("MPI counts with int: a collective of {} {} is too large", largest, name_of(dtype)));
+  }
+
+  void join(std::span<const std::vector<int>> groups) override {
+    MPI_Group all = MPI_GROUP_NULL;
+    check(MPI_Comm_group(program_, &all), "MPI_Comm_group");
+    for (const std::vector<int>& ranks : groups) {
+      const auto [known, is_new] = groups_.try_emplace(ranks, MPI_COMM_NULL);
+      if (!is_new) continue;
+      MPI_Group group = MPI_GROUP_NULL;
+      check(MPI_Group_incl(all, static_cast<int>(ranks.size()), ranks.data(), &group), "MPI_Group_incl");
+      check(MPI_Comm_create_group(program_, group, 0, &known->second), "MPI_Comm_create_group");
+      MPI_Comm_set_errhandler(known->second, MPI_ERRORS_RETURN);
+      MPI_Group_free(&group);
+    }
+    MPI_Group_free(&all);
+  }
+
+  Request begin(const Collective& collective, DType dtype, std::span<std::byte> value,
+                std::span<std::byte> result) override {
+    const Request request = new_request(false);
+    InFlight& it = requests_[request];
+    it.collective = true;
+    it.sizes = {0};
+    MPI_Request* const made = &it.pieces.emplace_back(MPI_REQUEST_NULL);
+    const MPI_Comm channel = groups_.at(collective.group);
+    const auto member = static_cast<size_t>(std::ranges::find(collective.group, rank_) - collective.group.begin());
+    const auto members = static_cast<int64_t>(collective.group.size());
+    // What is only moved is bytes.
+    const bool adds = adds_up(collective.kind);
+    const MPI_Datatype type = adds ? *number_type(dtype) : MPI_BYTE;
+    const int64_t element = size_of(dtype, 1), factor = adds ? 1 : element;
+    const int count = static_cast<int>(value_elements(collective) * factor);
+    it.sent = counts_of(collective.elements, factor);
+    switch (collective.kind) {
+      case CollectiveKind::all_reduce: {
+        const void* from = MPI_IN_PLACE;
+        if (members >= least_apart) from = copy_aside(it, value);
+        check(MPI_Iallreduce(from, value.data(), count, type, MPI_SUM, channel, made), "MPI_Iallreduce");
+        break;
+      }
+      case CollectiveKind::reduce_scatter: {  // in place MPI would put the share at the value's beginning
+        int64_t begin = 0;
+        for (size_t m = 0; m < member; ++m) begin += collective.elements[m];
+        check(MPI_Ireduce_scatter(copy_aside(it, value), value.data() + begin * element, it.sent.counts.data(), type,
+                                  MPI_SUM, channel, made),
+              "MPI_Ireduce_scatter");
+        break;
+      }
+      case CollectiveKind::all_gather:
+        check(MPI_Iallgatherv(MPI_IN_PLACE, 0, type, value.data(), it.sent.counts.data(), it.sent.begins.data(), type,
+                              channel, made),
+              "MPI_Iallgatherv");
+        break;
+      case CollectiveKind::all_to_all:
+        it.received = counts_of(std::vector<int64_t>(collective.group.size(), collective.elements[member]), factor);
+        check(MPI_Ialltoallv(value.data(), it.sent.counts.data(), it.sent.begins.data(), type, result.data(),
+                             it.received.counts.data(), it.received.begins.data(), type, channel, made),
+              "MPI_Ialltoallv");
+        break;
+      case CollectiveKind::broadcast:
+        check(MPI_Ibcast(value.data(), count, type, 0, channel, made), "MPI_Ibcast");
+        break;
+    }
+    return request;
   }
 
   Error error() const override { return failed("unreachable"); }  // this transport does not survive failures
@@ -326,6 +440,9 @@ class MpiTransport : public Transport {
     std::vector<int> sizes;
     size_t next = 0;
     bool receives = false;
+    bool collective = false;
+    Counts sent, received;         // of a collective, each member's
+    std::vector<std::byte> aside;  // of a collective: its value as it was
   };
 
   // The heartbeat's thread ends the process.
@@ -347,6 +464,11 @@ class MpiTransport : public Transport {
       piece(at, static_cast<int>(count));
       at += count;
     } while (at < size);
+  }
+
+  static const void* copy_aside(InFlight& it, std::span<const std::byte> value) {
+    it.aside.assign(value.begin(), value.end());
+    return it.aside.data();
   }
 
   static int wire_tag(int tag) { return tag == control_tag ? 0 : tag; }
@@ -402,6 +524,7 @@ class MpiTransport : public Transport {
     it.sizes.clear();
     it.next = 0;
     it.receives = receives;
+    it.collective = false;
     return request;
   }
 
@@ -413,6 +536,7 @@ class MpiTransport : public Transport {
   std::vector<int> same_machine_;
   int rank_ = 0, size_ = 1;
   MPI_Comm program_ = MPI_COMM_NULL, control_ = MPI_COMM_NULL;
+  std::map<std::vector<int>, MPI_Comm> groups_;  // of native collectives, by ranks
   bool spins_ = false;
   int quiet_ = 0;                   // sleeps since something moved
   Clock::duration longest_look_{};  // in MPI_Test since the last pause

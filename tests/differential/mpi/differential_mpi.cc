@@ -1,6 +1,7 @@
 // Runs saved Programs over MPI, one after the other, for differential_test.cc:
 //   mpirun -np D differential_mpi SEED FOLDER…        every Program has D devices
-// Writes FOLDER/mpi.digest and FOLDER/mpi.npy.
+// Writes FOLDER/mpi.digest and FOLDER/mpi.npy: its output, or of a collective alone all states.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 
@@ -23,12 +24,20 @@ Status run_folder(const std::string& folder, uint64_t seed, Transport& transport
   options.warmup = 0;
   options.repeats = 1;
   options.poison = true;
+  const DeviceProgram& first = saved.program.devices[0];
+  options.states = std::ranges::none_of(first.buffers, [](const Buffer& buffer) {
+    return buffer.kind != BufferKind::state && buffer.kind != BufferKind::comm;
+  });
   ASSIGN_OR_RETURN(const RunResult result,
                    run(transport.rank() == 0 ? &saved.program : nullptr, job, transport, options));
   if (transport.rank() != 0) return ok_status();
   RETURN_IF_ERROR(write_file(folder + "/mpi.digest", digest(saved.program, result.trace)));
   const NamedTensor& output = result.outputs.at(0).tensor;
-  return write_npy(folder + "/mpi.npy", {output.type.shape, output.values});
+  if (!options.states) return write_npy(folder + "/mpi.npy", {output.type.shape, output.values});
+  std::vector<float> all;
+  for (const OutputTensor& one : result.outputs)
+    all.insert(all.end(), one.tensor.values.begin(), one.tensor.values.end());
+  return write_npy(folder + "/mpi.npy", {{std::ssize(all)}, all});
 }
 
 }  // namespace
