@@ -175,6 +175,9 @@ std::optional<MPI_Datatype> number_type(DType dtype) {
   }
 }
 
+// Of an element, in MPI's types: what it does not add up is moved as bytes.
+int64_t units_of(DType dtype) { return number_type(dtype) ? 1 : size_of(dtype, 1); }
+
 // Numbers of elements, and where each member's begin: MPI reads them until the collective has ended.
 struct Counts {
   std::vector<int> counts, begins;
@@ -318,7 +321,7 @@ class MpiTransport : public Transport, private NativeCollectives {
     int64_t largest = value_elements(collective);
     for (int64_t m = 0; m < members; ++m)
       largest = std::max(largest, result_elements(collective, static_cast<size_t>(m)));
-    if (size_of(dtype, largest) <= std::numeric_limits<int>::max()) return ok_status();
+    if (largest * units_of(dtype) <= std::numeric_limits<int>::max()) return ok_status();
     return unsupported(fmt::format("MPI counts with int: a collective of {} {} is too large", largest, name_of(dtype)));
   }
 
@@ -347,10 +350,8 @@ class MpiTransport : public Transport, private NativeCollectives {
     const MPI_Comm channel = groups_.at(collective.group);
     const auto member = static_cast<size_t>(std::ranges::find(collective.group, rank_) - collective.group.begin());
     const auto members = static_cast<int64_t>(collective.group.size());
-    // What is only moved is bytes.
-    const bool adds = adds_up(collective.kind);
-    const MPI_Datatype type = adds ? *number_type(dtype) : MPI_BYTE;
-    const int64_t element = size_of(dtype, 1), factor = adds ? 1 : element;
+    const MPI_Datatype type = number_type(dtype).value_or(MPI_BYTE);
+    const int64_t factor = units_of(dtype);
     const int count = static_cast<int>(value_elements(collective) * factor);
     it.sent = counts_of(collective.elements, factor);
     switch (collective.kind) {
@@ -363,8 +364,8 @@ class MpiTransport : public Transport, private NativeCollectives {
       case CollectiveKind::reduce_scatter: {  // in place MPI would put the share at the value's beginning
         int64_t begin = 0;
         for (size_t m = 0; m < member; ++m) begin += collective.elements[m];
-        check(MPI_Ireduce_scatter(copy_aside(it, value), value.data() + begin * element, it.sent.counts.data(), type,
-                                  MPI_SUM, channel, made),
+        check(MPI_Ireduce_scatter(copy_aside(it, value), value.data() + size_of(dtype, begin), it.sent.counts.data(),
+                                  type, MPI_SUM, channel, made),
               "MPI_Ireduce_scatter");
         break;
       }
