@@ -88,7 +88,6 @@ std::vector<SegmentTouches> segment_touches(const DeviceProgram& device, const A
       if (natives == Natives::as_run && native_of(device.segments[s], instr) != nullptr) {
         const NativeBytes& native = *native_of(device.segments[s], instr)->native;
         if (steps[s][static_cast<size_t>(instr.collective)] != std::ssize(all[s]) - 1) continue;
-        add(native.value, false);
         add(native.value, true);
         if (native.result != native.value) add(native.result, true);
         continue;

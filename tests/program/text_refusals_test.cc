@@ -59,6 +59,7 @@ TEST(ProgramText, RefusesWhatCannotBe) {
        "test.nls:11:27: all-gather has no algorithm 'tree'; there are ring, doubling, direct, two_level"},
       {"    a = copy(b)", "    collective all-reduce ring of A, Z elements 8 {", "test.nls:11:38: unknown device Z"},
       {"    a = copy(b)", "    collective all-reduce ring of A, B {", "test.nls:11:40: expected ',', found '{'"},
+      {"    a = copy(b)", "    collective all-reduce ring of A, B elements 4 native q {", "unknown buffer q"},
       {"    a = copy(b)", "    collective all-reduce ring of A, B elements x {", "elements"},
       {"\"G 1\".0", "\"G 1\" 0", "test.nls:23:11: a slot is segment.micro-batch, or segment.- without one"},
       {"F.0\n", "F\n", "test.nls:14:5: a slot is segment.micro-batch, or segment.- without one"},

@@ -157,7 +157,7 @@ const BadScenario bad_scenarios[] = {
      "s.yaml:2:48: all_reduce_buckets must be from 1 to 1024, not 0"
        "\n  | workload: {mode: training, all_reduce_buckets: 0, batch: 16, micro_batches: [1, 4]}"},
     {"UnknownAllReduce", "inference", "training, all_reduce: star",
-     "s.yaml:2:40: unknown all_reduce 'star'; it is 'ring', 'halving', 'doubling', 'direct', 'tree', 'two_level' or 'exact'"
+     "s.yaml:2:40: unknown all_reduce 'star'; it is 'ring', 'halving', 'doubling', 'direct', 'tree', 'two_level', 'exact' or 'native'"
        "\n  | workload: {mode: training, all_reduce: star, batch: 16, micro_batches: [1, 4]}"},
     {"LearningRateOfNothing", "inference", "training, learning_rate: 0",
      "s.yaml:2:43: rate must be a number from 1e-12 to 1000000, not '0'"
