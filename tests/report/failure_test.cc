@@ -113,7 +113,7 @@ TEST(Failure, HostileRecords) {
   EXPECT_THAT(error_of(head + "rank -1 of 5\n"), HasSubstr("expected a rank, from 0 to 4095"));
   EXPECT_THAT(error_of(head + "rank 99999999999999999999 of 5\n"), HasSubstr("expected a rank"));
   EXPECT_THAT(error_of(head + "rank 0 of 2\nfifo recv 2 -1 0 closed\n"), HasSubstr("rank.flight:3: expected a rank"));
-  EXPECT_THAT(error_of(head + "fifo both 0 -1 0 closed\n"), HasSubstr("expected send or recv"));
+  EXPECT_THAT(error_of(head + "fifo both 0 -1 0 closed\n"), HasSubstr("expected send, recv or with"));
   EXPECT_THAT(error_of(head + "state sleeps 1\n"), HasSubstr("a device is outside"));
   EXPECT_THAT(error_of(head + "event now begins\n"), HasSubstr("expected nanoseconds"));
   EXPECT_THAT(error_of(head + "phase waits 7 1 x\n"), HasSubstr("expected a rank"));
