@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/units.h"
 #include "exec/transport.h"
@@ -39,6 +40,14 @@ enum class Polling : uint8_t {
   sleep,      // costs 5 to 30 % of a core; adds up to half a millisecond to a message
 };
 
+// How rank 0 comes to the others, where each waits for a run: gRPC's workers.
+struct Remote {
+  std::vector<std::string> workers;  // "host:port" of ranks 1 …
+  std::string credentials;           // folder; empty: of this machine alone
+  std::string job;                   // told to all workers: what they are to run
+  bool (*cancelled)() = nullptr;     // the user has had enough of waiting
+};
+
 struct TransportOptions {
   Polling polling = Polling::automatic;
   std::string program = "nlsplit";  // and its version: all ranks must run the same
@@ -47,6 +56,7 @@ struct TransportOptions {
   double heartbeat_s = 10;
   // So long may all ranks take to start. Must be the same on all ranks. 0: for ever.
   double start_timeout_s = 60;
+  Remote remote = {};
   LaunchedAs as;  // while the transport starts, the lowest rank that waits speaks
   // What a start that takes long waits for; on any thread. Default: says nothing.
   std::function<void(const std::string&)> notice;

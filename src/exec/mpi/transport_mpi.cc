@@ -13,12 +13,10 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -30,6 +28,7 @@
 #include "exec/mpi/greeting_exchange.h"
 #include "exec/mpi/socket_waiter.h"
 #include "exec/mpi/start_watch.h"
+#include "exec/process_exit.h"
 
 namespace nlsplit::inline exec {
 namespace {
@@ -110,35 +109,6 @@ bool has_spare_core(size_t ranks) {
   return usable < cores ? usable >= 2 : cores >= 2 * ranks;  // bound to its own cores, or sharing all of them
 }
 
-// The end of the process before its time, whichever thread finds a reason. Not MPI_Abort: with a dead link it may wait
-// itself. mpirun ends the other ranks when one is gone.
-class Exit {
- public:
-  using LastWords = std::function<int(const Error&, bool)>;
-  Exit(LastWords last_words, double grace_s) : last_words_(std::move(last_words)), grace_s_(grace_s) {}
-
-  [[noreturn]] void operator()(const Error& why, bool speaks) {
-    mutex_.lock();  // for good: the first one in ends it
-    int code = exit_code(why);
-    // Whatever hangs while last words are said, a file or a lock, does not keep the process.
-    std::thread([code, grace = std::chrono::duration<double>(grace_s_)] {
-      std::this_thread::sleep_for(grace);
-      std::_Exit(code);
-    }).detach();
-    if (last_words_)
-      code = last_words_(why, speaks);
-    else if (speaks)
-      std::fprintf(stderr, "error: %s\n", why.message.c_str());
-    std::fflush(nullptr);
-    std::_Exit(code);
-  }
-
- private:
-  std::mutex mutex_;
-  LastWords last_words_;
-  double grace_s_;
-};
-
 // The calling thread sleeps most of the time, and a message waits for it when it wakes: before the thread that computes
 // on the same core. Since Linux 6.6 who wakes may have to wait for milliseconds unless its turns are short (6.12 lets
 // us ask for that); before, it had the right of way.
@@ -195,7 +165,7 @@ Counts counts_of(std::span<const int64_t> elements, int64_t factor) {
 
 class MpiTransport : public Transport, private NativeCollectives {
  public:
-  MpiTransport(TransportOptions options, SocketWaiter waiter, std::unique_ptr<Exit> exit)
+  MpiTransport(TransportOptions options, SocketWaiter waiter, std::unique_ptr<ProcessExit> exit)
       : options_(std::move(options)), exit_(std::move(exit)), waiter_(std::move(waiter)) {
     ask_for_short_turns();
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
@@ -530,7 +500,7 @@ class MpiTransport : public Transport, private NativeCollectives {
   }
 
   TransportOptions options_;
-  std::unique_ptr<Exit> exit_;
+  std::unique_ptr<ProcessExit> exit_;
   Liveness liveness_;
   std::unique_ptr<HeartbeatThread> heartbeat_;  // none: one rank, or not wanted
   std::vector<int> heartbeat_sockets_;          // no business of this thread
@@ -554,7 +524,7 @@ class MpiTransport : public Transport, private NativeCollectives {
 
 Result<std::unique_ptr<Transport>> start_mpi(TransportOptions options) {
   auto exit =
-      std::make_unique<Exit>(options.last_words, options.heartbeat_s > 0 ? grace_share * options.heartbeat_s : 2);
+      std::make_unique<ProcessExit>(options.last_words, options.heartbeat_s > 0 ? grace_share * options.heartbeat_s : 2);
   const Clock::time_point begin = Clock::now();
   StartWatch watch(options.as.rank, options.as.is_first_on_host, options.notice);
   // Ends the process if MPI_Init takes too long: until the ranks know each other, MPI waits for a stopped one for ever.
@@ -585,7 +555,7 @@ Result<std::unique_ptr<Transport>> start_mpi(TransportOptions options) {
     MPI_Finalize();
     return waiter.error();
   }
-  Exit& leave = *exit;
+  ProcessExit& leave = *exit;
   auto transport = std::make_unique<MpiTransport>(std::move(options), std::move(*waiter), std::move(exit));
   // Whoever is missing or different: MPI_Finalize would wait for it.
   if (const Status met = transport->meet(begin, watch); !met.ok()) {

@@ -1,0 +1,85 @@
+// Mailbox: which message goes into which room, as MPI does it. Small messages are copied aside and leave at once, larger
+// ones ask the receiver, who answers as soon as there is room. No gRPC in here: frames go in and come out.
+//
+//   Mailbox mailbox(ranks, [&](int peer, Frame frame) { streams[peer].put(std::move(frame)); });
+//   const auto r = mailbox.send(1, tag, data);  …  mailbox.test(r)       // one thread
+//   mailbox.take(1, header, parts);                                      // of each peer's stream its own
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "exec/grpc/frame.h"
+#include "exec/transport.h"
+
+namespace nlsplit::inline exec {
+
+class Mailbox {
+ public:
+  using Put = std::function<void(int peer, Frame frame)>;
+  // `rank`: of this one, for messages. `moved`: a request may have ended; on any thread.
+  Mailbox(int rank, Put put, std::function<void()> moved);
+
+  Transport::Request send(int peer, int tag, std::span<const std::byte> data);
+  Transport::Request receive(int peer, int tag, std::span<std::byte> room);
+  // done or pending. After done the request is gone.
+  Transport::State test(Transport::Request request);
+
+  // A frame of that peer; its bytes are these parts, one after the other. Error: it does not fit what was said before,
+  // or a message has another size than expected.
+  Status take(int peer, const FrameHeader& header, std::span<const std::span<const std::byte>> parts);
+  // What receive() found: a message that had come before has another size than its room.
+  std::optional<Error> failure();
+
+ private:
+  using Flag = std::atomic<Transport::State>;
+  struct Arrived {
+    FrameHeader header;
+    std::string bytes;  // of an eager one
+  };
+  struct Posted {
+    std::span<std::byte> room;
+    Flag* done;
+  };
+  struct Sending {
+    int peer;
+    std::span<const std::byte> data;
+    Flag* done;
+  };
+  struct Receiving {
+    std::span<std::byte> room;
+    size_t got;
+    Flag* done;
+  };
+  using Channel = std::pair<int, int>;  // peer and tag
+
+  Transport::Request new_request();
+  Status arrive(int peer, const FrameHeader& header, std::span<const std::span<const std::byte>> parts);
+  Status clear(int peer, uint64_t message);
+  Status add_piece(int peer, const FrameHeader& header, std::span<const std::span<const std::byte>> parts);
+  Error wrong_size(int peer, uint64_t sent, size_t expected) const;
+  Error strange(int peer, const char* what) const;
+  void done(Flag& flag);
+
+  const int rank_;
+  const Put put_;
+  const std::function<void()> moved_;
+  std::deque<Flag> flags_;  // by request; a deque, since others keep addresses of its elements. Owner's, as free_.
+  std::vector<Transport::Request> free_;
+  std::mutex mutex_;  // for all below
+  std::map<Channel, std::deque<Posted>> posted_;
+  std::map<Channel, std::deque<Arrived>> arrived_;
+  std::map<uint64_t, Sending> sending_;                           // by number
+  std::map<std::pair<int, uint64_t>, Receiving> receiving_;       // by peer and its number
+  std::optional<Error> wrong_;                                    // of receive()
+  uint64_t next_ = 0;
+};
+
+}  // namespace nlsplit::inline exec

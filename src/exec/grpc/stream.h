@@ -1,0 +1,58 @@
+// FrameStream: one gRPC stream of frames between two processes, from either end.
+//
+//   auto stream = dial(channel, {.frame = …, .broken = …});       // this end asks
+//   FrameService service([](std::shared_ptr<FrameStream> stream) -> StreamEvents { … });   // these ends answer
+//   stream->put(std::move(frame));
+//
+// Pieces of large messages wait for all other frames. Events come one after the other, on gRPC's threads, and begin
+// before dial() returns.
+#pragma once
+
+#include <grpcpp/channel.h>
+#include <grpcpp/generic/async_generic_service.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "exec/grpc/frame.h"
+
+namespace nlsplit::inline exec {
+
+struct StreamEvents {
+  // The bytes behind the header are these parts, until it returns. false: that is no frame of ours, and the stream ends.
+  std::function<bool(const FrameHeader& header, std::span<const std::span<const std::byte>> parts)> frame;
+  // Once, at last. why: empty if both ends came to it on purpose.
+  std::function<void(const std::string& why)> ended;
+};
+
+class FrameStream {
+ public:
+  virtual ~FrameStream() = default;
+  virtual void put(Frame frame) = 0;  // any thread; after the end it is dropped
+  // Whether all that was put has been handed to the network.
+  virtual bool flushed() const = 0;
+  // The end, on purpose, when all has been written; or at once, because of an error that the other end is told.
+  virtual void finish() = 0;
+  virtual void refuse(const std::string& why) = 0;
+  virtual std::string peer() const = 0;  // "ipv4:10.0.0.2:7000"
+};
+
+inline constexpr const char* stream_method = "/nlsplit.Worker/Frames";
+
+std::shared_ptr<FrameStream> dial(const std::shared_ptr<grpc::Channel>& channel, StreamEvents events);
+
+class FrameService final : public grpc::CallbackGenericService {
+ public:
+  // Asked for the events of each stream that comes in, before its first one.
+  using Arrived = std::function<StreamEvents(const std::shared_ptr<FrameStream>&)>;
+  explicit FrameService(Arrived arrived) : arrived_(std::move(arrived)) {}
+  grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override;
+
+ private:
+  Arrived arrived_;
+};
+
+}  // namespace nlsplit::inline exec

@@ -1,0 +1,595 @@
+#include "exec/grpc/transport_grpc.h"
+
+#include <fmt/format.h>
+#include <grpcpp/create_channel.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "exec/grpc/credentials.h"
+#include "exec/grpc/hello.h"
+#include "exec/grpc/mailbox.h"
+#include "exec/grpc/stream.h"
+#include "exec/heartbeat/greeting.h"
+#include "exec/heartbeat/heartbeat.h"
+#include "exec/heartbeat/neighbours.h"
+#include "exec/process_exit.h"
+#include "exec/waker.h"
+
+namespace nlsplit::inline exec {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds longest_pause(50), longest_beat(1000), farewell(1000), linger(200);
+constexpr milliseconds echo(250);    // longer than a broken stream takes to be known
+constexpr double grace_share = 0.1;  // of the heartbeat's limit, for last words
+constexpr double never_s = 1e8;      // some years
+constexpr size_t largest_frame = header_bytes + std::max(piece_bytes, text_bytes);
+constexpr size_t most_early = 64;    // streams of ranks that came before rank 0 did
+
+std::string text_of(std::span<const std::span<const std::byte>> parts) {
+  std::string text;
+  for (const auto part : parts) text.append(reinterpret_cast<const char*>(part.data()), part.size());
+  return text;
+}
+
+Frame text_frame(FrameKind kind, std::string text) { return {{kind, 0, 0, 0}, std::move(text)}; }
+
+std::vector<Fact> facts_of(const std::string& program) {
+  std::vector<Fact> facts = {{"program", program}};
+  for (Fact& fact : facts_of_process()) facts.push_back(std::move(fact));
+  return facts;
+}
+
+Result<std::string> random_run() {
+  uint64_t words[2] = {};
+  if (::getrandom(words, sizeof(words), 0) != sizeof(words)) return io_error("no random numbers");
+  return fmt::format("{:016x}{:016x}", words[0], words[1]);
+}
+
+// The system clock for waiting: see waker.h.
+std::chrono::system_clock::time_point from_now(Clock::duration wait) {
+  return std::chrono::system_clock::now() +
+         std::chrono::duration_cast<std::chrono::system_clock::duration>(std::max(wait, Clock::duration::zero()));
+}
+
+struct Peer {
+  std::string address;  // where it was dialled, or from where it came
+  std::shared_ptr<FrameStream> stream;
+  std::optional<AboutRank> about;  // once it has welcomed this rank, or greeted
+  std::optional<std::string> ended;
+};
+
+class GrpcTransport final : public Transport {
+ public:
+  GrpcTransport(int rank, int size, TransportOptions options, Credentials credentials)
+      : rank_(rank),
+        options_(std::move(options)),
+        credentials_(std::move(credentials)),
+        exit_(options_.last_words, options_.heartbeat_s > 0 ? grace_share * options_.heartbeat_s : 2),
+        peers_(static_cast<size_t>(size)),
+        mailbox_(
+            rank, [this](int peer, Frame frame) { stream(peer).put(std::move(frame)); },
+            [this] {
+              liveness_.moved();
+              waker_.wake();
+            }) {}
+
+  ~GrpcTransport() override {
+    leave();
+    {
+      std::unique_lock lock(mutex_);
+      leaving_ = true;
+    }
+    for (const Peer& peer : peers_)
+      if (peer.stream) peer.stream->finish();  // to who left earlier, that is this rank's farewell
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait_until(lock, from_now(farewell), [this] { return open_ == 0; });
+    }
+    for (const Peer& peer : peers_)
+      if (peer.stream && !peer.ended) peer.stream->refuse("the run is over");
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return open_ == 0; });
+  }
+
+  // The events of the stream with that peer; `first`: what the peer says first.
+  StreamEvents events_of(int peer) {
+    {
+      const std::lock_guard lock(mutex_);
+      ++open_;
+    }
+    return {[this, peer](const FrameHeader& header, std::span<const std::span<const std::byte>> parts) {
+              return take(peer, header, parts);
+            },
+            [this, peer](const std::string& why) { ended(peer, why); }};
+  }
+
+  void dial_to(int peer, const std::string& address, const Hello& hello) {
+    grpc::ChannelArguments arguments;
+    set_limits(arguments);
+    if (!options_.remote.credentials.empty()) arguments.SetSslTargetNameOverride(certificate_name);
+    Peer& it = peers_[static_cast<size_t>(peer)];
+    it.address = address;
+    it.stream = dial(grpc::CreateCustomChannel(address, credentials_.client, arguments), events_of(peer));
+    it.stream->put(text_frame(FrameKind::hello, to_string(hello)));
+  }
+
+  // The stream that this peer has opened.
+  void attach(int peer, std::shared_ptr<FrameStream> stream, const AboutRank& about) {
+    stream->put(text_frame(FrameKind::welcome, to_string(about_this_process())));
+    const std::lock_guard lock(mutex_);
+    Peer& it = peers_[static_cast<size_t>(peer)];
+    it.address = stream->peer();
+    it.stream = std::move(stream);
+    it.about = about;
+    changed_.notify_all();
+  }
+
+  // Until all others are there.
+  Status meet(Clock::time_point until, bool (*cancelled)()) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      std::string missing;
+      for (size_t r = 0; r < peers_.size(); ++r) {
+        const Peer& peer = peers_[r];
+        if (r == static_cast<size_t>(rank_)) continue;
+        if (peer.ended) return unreachable(r, *peer.ended);
+        if (!peer.about) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", said(r));
+      }
+      if (missing.empty()) return ok_status();
+      if (cancelled != nullptr && cancelled()) return failed("interrupted");
+      if (Clock::now() >= until)
+        return lost(fmt::format("rank {} waited {:.3g} s for {}: nlbench worker does not run there, or cannot be reached",
+                                rank_, options_.start_timeout_s, missing));
+      changed_.wait_until(lock, from_now(longest_pause));
+    }
+  }
+
+  void set_up() {
+    std::vector<std::string> names;
+    for (size_t r = 0; r < peers_.size(); ++r) {
+      const bool is_own = r == static_cast<size_t>(rank_);
+      const AboutRank about = is_own ? about_this_process() : *peers_[r].about;
+      if (about.machine == about_this_process().machine) same_machine_.push_back(static_cast<int>(r));
+      names.push_back(fmt::format("rank {} on host {}", r, about.host));
+    }
+    const double limit_s = options_.heartbeat_s > 0 ? options_.heartbeat_s : never_s;
+    const Moment now = Clock::now();
+    const std::lock_guard lock(mutex_);
+    heartbeat_.emplace(rank_, std::move(names), limit_s,
+                       OwnActivity{[this] { return liveness_.idle_s(); },
+                                   [this](int peer) { return liveness_.doing(peer); }});
+    for (const int peer : neighbours(rank_, size())) heartbeat_->joined(peer, now);
+    heartbeat_->started(now);
+    beat_ = std::thread([this] { watch(); });
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(peers_.size()); }
+  std::vector<int> same_machine() const override { return same_machine_; }
+
+  Request isend(int peer, int tag, std::span<const std::byte> data) override { return mailbox_.send(peer, tag, data); }
+  Request irecv(int peer, int tag, std::span<std::byte> room) override {
+    const Request request = mailbox_.receive(peer, tag, room);
+    if (const auto wrong = mailbox_.failure()) abort(*wrong);
+    return request;
+  }
+  State test(Request request) override { return mailbox_.test(request); }
+  Error error() const override { return failed("unreachable"); }  // this transport does not survive failures
+
+  void pause(int /*rounds*/) override {
+    if (options_.polling == Polling::spin)
+      std::this_thread::yield();
+    else
+      waker_.sleep(longest_pause);
+  }
+  void wake() override { waker_.wake(); }
+  void rest() override { waker_.sleep(longest_pause); }
+
+  Liveness& liveness() override { return liveness_; }
+  double idle_s() const override {
+    const std::lock_guard lock(mutex_);
+    return heartbeat_ ? heartbeat_->idle_s() : liveness_.idle_s();
+  }
+
+  // See MpiTransport: what went wrong here may be the echo of what another rank is about to tell.
+  [[noreturn]] void abort(const Error& why) override {
+    std::this_thread::sleep_for(rank_ == 0 ? echo : 2 * echo);
+    Error whole = why;
+    std::vector<PeerLine> lines;
+    bool ends = true;
+    {
+      const std::lock_guard lock(mutex_);
+      if (heartbeat_) {
+        if (why.kind == ErrorKind::lost) whole.message += heartbeat_->others();
+        ends = heartbeat_->end(whole);
+        lines = heartbeat_->take_lines();
+      }
+    }
+    send(std::move(lines));
+    if (!ends) wait_for_end();
+    flush();
+    exit_(whole, true);
+  }
+
+  static void set_limits(grpc::ChannelArguments& arguments) {
+    arguments.SetInt(GRPC_ARG_ENABLE_RETRIES, 0);  // would keep copies of what is sent
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);  // a connection for each peer
+    arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
+    arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100);
+    arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+    arguments.SetMaxReceiveMessageSize(static_cast<int>(largest_frame));
+    arguments.SetMaxSendMessageSize(-1);
+  }
+
+ private:
+  FrameStream& stream(int peer) { return *peers_[static_cast<size_t>(peer)].stream; }
+
+  std::string said(size_t rank) const {
+    return fmt::format("rank {}{}", rank, peers_[rank].address.empty() ? "" : " at " + peers_[rank].address);
+  }
+
+  Error unreachable(size_t rank, const std::string& why) const {
+    return lost(fmt::format("{} does not take part: {}", said(rank), why.empty() ? "it ended" : why));
+  }
+
+  bool take(int peer, const FrameHeader& header, std::span<const std::span<const std::byte>> parts) {
+    liveness_.moved();
+    if (header.kind == FrameKind::welcome) {
+      auto about = parse_welcome(text_of(parts));
+      if (!about) return false;
+      const std::lock_guard lock(mutex_);
+      peers_[static_cast<size_t>(peer)].about = std::move(*about);
+      changed_.notify_all();
+      return true;
+    }
+    if (header.kind == FrameKind::line) {
+      const std::lock_guard lock(mutex_);
+      heard_.push_back({peer, text_of(parts)});
+      changed_.notify_all();
+      return true;
+    }
+    if (const Status taken = mailbox_.take(peer, header, parts); !taken.ok()) {
+      const std::lock_guard lock(mutex_);
+      if (!failure_) failure_ = taken.error();
+      changed_.notify_all();
+    }
+    return true;
+  }
+
+  void ended(int peer, const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    peers_[static_cast<size_t>(peer)].ended = why;
+    broken_.push_back(peer);
+    --open_;
+    changed_.notify_all();
+  }
+
+  // The heartbeat's thread.
+  void watch() {
+    std::unique_lock lock(mutex_);
+    while (!stop_) {
+      const Moment now = Clock::now();
+      for (const PeerLine& heard : std::exchange(heard_, {})) heartbeat_->received(heard.peer, heard.line, now);
+      const std::vector<int> watched = neighbours(rank_, size());
+      for (const int peer : std::exchange(broken_, {})) {
+        if (leaving_) continue;
+        if (std::ranges::find(watched, peer) != watched.end())
+          heartbeat_->broke(peer, now);
+        else
+          heartbeat_->give_up(unreachable(static_cast<size_t>(peer), *peers_[static_cast<size_t>(peer)].ended).message,
+                              now);
+      }
+      heartbeat_->tick(now);
+      std::vector<PeerLine> lines = heartbeat_->take_lines();
+      const auto ending = heartbeat_->ending();
+      const auto failure = std::exchange(failure_, std::nullopt);
+      lock.unlock();
+      send(std::move(lines));
+      if (ending) {
+        flush();
+        exit_(ending->error, ending->speaks);
+      }
+      if (failure) abort(*failure);
+      changed_.notify_all();
+      lock.lock();
+      if (stop_ || !heard_.empty() || !broken_.empty() || failure_) continue;
+      changed_.wait_until(lock, from_now(std::min<Clock::duration>(heartbeat_->next() - Clock::now(), longest_beat)));
+    }
+  }
+
+  void send(std::vector<PeerLine> lines) {
+    for (PeerLine& line : lines) stream(line.peer).put(text_frame(FrameKind::line, std::move(line.line)));
+  }
+
+  // What was put is with the network, or it takes too long.
+  void flush() {
+    const Clock::time_point until = Clock::now() + linger;
+    const auto all_flushed = [this] {
+      return std::ranges::all_of(peers_, [](const Peer& peer) { return !peer.stream || peer.stream->flushed(); });
+    };
+    while (!all_flushed() && Clock::now() < until) std::this_thread::sleep_for(milliseconds(1));
+    std::this_thread::sleep_for(milliseconds(20));  // from gRPC's threads into the sockets
+  }
+
+  // The others' farewells are heard before this rank goes.
+  void leave() {
+    if (!beat_.joinable()) return;
+    std::unique_lock lock(mutex_);
+    heartbeat_->leave();
+    std::vector<PeerLine> lines = heartbeat_->take_lines();
+    lock.unlock();
+    send(std::move(lines));
+    lock.lock();
+    changed_.notify_all();
+    changed_.wait_until(lock, from_now(farewell), [this] { return heartbeat_->all_left() || heartbeat_->ending(); });
+    stop_ = true;
+    changed_.notify_all();
+    lock.unlock();
+    beat_.join();
+  }
+
+  // The heartbeat's thread ends the process.
+  [[noreturn]] static void wait_for_end() {
+    for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+
+  const int rank_;
+  const TransportOptions options_;
+  const Credentials credentials_;
+  ProcessExit exit_;
+  Liveness liveness_;
+  Waker waker_;
+  std::vector<int> same_machine_;
+  mutable std::mutex mutex_;  // for all below but mailbox_, and for peers_ until set_up()
+  std::condition_variable changed_;
+  std::vector<Peer> peers_;  // by rank
+  Mailbox mailbox_;
+  std::optional<Heartbeat> heartbeat_;
+  std::vector<PeerLine> heard_;
+  std::vector<int> broken_;
+  std::optional<Error> failure_;
+  int open_ = 0;  // streams whose end is not known
+  bool stop_ = false, leaving_ = false;
+  std::thread beat_;
+};
+
+Clock::time_point end_of_start(const TransportOptions& options, Clock::time_point begin) {
+  return begin + of_seconds(options.start_timeout_s > 0 ? options.start_timeout_s : never_s);
+}
+
+// Outlives its transport: streams come in through it.
+class Waiter final : public GrpcWorker {
+ public:
+  Waiter(Credentials credentials, std::string folder)
+      : credentials_(std::move(credentials)), folder_(std::move(folder)) {}
+
+  ~Waiter() override {
+    std::vector<std::shared_ptr<FrameStream>> left;
+    {
+      const std::lock_guard lock(mutex_);
+      closing_ = true;
+      for (const auto& [number, visitor] : visitors_) left.push_back(visitor.stream);
+    }
+    for (const auto& stream : left) stream->refuse("the worker ends");
+    if (server_) server_->Shutdown(std::chrono::system_clock::now());
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return visitors_.empty(); });
+  }
+
+  Status listen(const std::string& address) {
+    if (folder_.empty() && !is_loopback(address))
+      return invalid_input(fmt::format(
+          "{} can be reached from other machines: a folder of credentials is needed (nlbench certificates)", address));
+    service_ = std::make_unique<FrameService>([this](const auto& stream) { return admit(stream); });
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort(address, credentials_.server, &port_);
+    builder.RegisterCallbackGenericService(service_.get());
+    builder.SetMaxReceiveMessageSize(static_cast<int>(largest_frame));
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // two workers at one port are a mistake
+    server_ = builder.BuildAndStart();
+    if (!server_ || port_ == 0)
+      return io_error(fmt::format("cannot listen at {}: the port is taken, or the address not of this machine", address));
+    return ok_status();
+  }
+
+  int port() const override { return port_; }
+
+  Result<Assigned> wait(TransportOptions options, bool (*cancelled)()) override {
+    std::unique_lock lock(mutex_);
+    facts_ = facts_of(options.program);
+    while (!assignment_) {
+      if (cancelled != nullptr && cancelled()) return failed("interrupted");
+      changed_.wait_until(lock, from_now(longest_pause));
+    }
+    const Hello hello = visitors_.at(*assignment_).hello.value();
+    const Clock::time_point begin = Clock::now();
+    const int rank = hello.to, size = static_cast<int>(hello.addresses.size());
+    options.heartbeat_s = hello.heartbeat_s;
+    options.start_timeout_s = hello.start_timeout_s;
+    options.remote.credentials = folder_;
+    Assigned assigned;
+    assigned.job = hello.job;
+    auto transport = std::make_unique<GrpcTransport>(rank, size, options, credentials_);
+    transport_ = transport.get();
+    std::vector<std::pair<int, std::shared_ptr<FrameStream>>> early;  // rank 0's, and of ranks that were faster
+    std::vector<std::shared_ptr<FrameStream>> strangers;
+    for (auto& [number, visitor] : visitors_) {
+      if (!visitor.hello) continue;
+      if (belongs(*visitor.hello))
+        early.emplace_back(number, visitor.stream);
+      else
+        strangers.push_back(visitor.stream);
+    }
+    lock.unlock();
+    for (const auto& stream : strangers) stream->refuse(other_run);
+    for (const auto& [number, stream] : early) attach(number);
+    for (int peer = rank + 1; peer < size; ++peer) {
+      transport->dial_to(peer, hello.addresses[static_cast<size_t>(peer)],
+                         {hello.secret, hello.run, rank, peer, about_this_process(), facts_});
+    }
+    const Status met = transport->meet(end_of_start(options, begin), cancelled);
+    lock.lock();
+    transport_ = nullptr;  // nobody else is attached
+    lock.unlock();
+    RETURN_IF_ERROR(met);
+    transport->set_up();
+    assigned.transport = std::move(transport);
+    return assigned;
+  }
+
+ private:
+  static constexpr const char* other_run = "the worker takes part in another run";
+
+  struct Visitor {
+    std::shared_ptr<FrameStream> stream;
+    std::optional<Hello> hello;
+    bool attached = false;
+    StreamEvents events;  // the transport's, once it is attached
+  };
+
+  StreamEvents admit(const std::shared_ptr<FrameStream>& stream) {
+    const std::lock_guard lock(mutex_);
+    const int number = next_++;
+    visitors_[number].stream = stream;
+    return {[this, number](const FrameHeader& header, std::span<const std::span<const std::byte>> parts) {
+              return take(number, header, parts);
+            },
+            [this, number](const std::string& why) { ended(number, why); }};
+  }
+
+  bool take(int number, const FrameHeader& header, std::span<const std::span<const std::byte>> parts) {
+    StreamEvents events;
+    std::shared_ptr<FrameStream> stream;
+    {
+      const std::lock_guard lock(mutex_);
+      const Visitor& visitor = visitors_.at(number);
+      if (visitor.attached) events = visitor.events;
+      if (!visitor.attached && (visitor.hello || header.kind != FrameKind::hello)) return false;
+      stream = visitor.stream;
+    }
+    if (events.frame) return events.frame(header, parts);
+    const std::string why = greet(number, parse_hello(text_of(parts)));
+    if (!why.empty()) stream->refuse(why);
+    return true;
+  }
+
+  // Empty: it is welcome, or may wait.
+  std::string greet(int number, const Result<Hello>& hello) {
+    if (!hello) return hello.error().message;
+    if (!same_secret(hello->secret, credentials_.secret)) return "another secret than the worker's";
+    const Status same = check_facts({{fmt::format("rank {} on host {}", hello->from, hello->about.host), hello->facts},
+                                     {fmt::format("the worker on host {}", own_host()), facts_}});
+    if (!same.ok()) return same.error().message;
+    {
+      const std::lock_guard lock(mutex_);
+      if (closing_) return "the worker ends";
+      if (hello->from == 0 && assignment_) return other_run;
+      if (hello->from != 0 && assignment_ && (transport_ == nullptr || !belongs(*hello))) return other_run;
+      if (hello->from != 0 && !assignment_ && ++early_ > most_early) return "too many ranks came before rank 0";
+      visitors_.at(number).hello = *hello;
+      if (hello->from == 0) assignment_ = number;
+      changed_.notify_all();
+      if (hello->from == 0 || transport_ == nullptr) return "";
+    }
+    attach(number);
+    return "";
+  }
+
+  // With the lock.
+  bool belongs(const Hello& hello) const {
+    const Hello& first = *visitors_.at(*assignment_).hello;
+    return hello.run == first.run && hello.to == first.to && hello.from < first.to;
+  }
+
+  void attach(int number) {
+    std::unique_lock lock(mutex_);
+    const auto found = visitors_.find(number);
+    if (found == visitors_.end() || transport_ == nullptr || std::exchange(found->second.attached, true)) return;
+    const Hello& hello = *found->second.hello;
+    found->second.events = transport_->events_of(hello.from);
+    const auto stream = found->second.stream;
+    GrpcTransport& transport = *transport_;
+    lock.unlock();
+    transport.attach(hello.from, stream, hello.about);
+  }
+
+  void ended(int number, const std::string& why) {
+    std::function<void(const std::string&)> told;
+    {
+      const std::lock_guard lock(mutex_);
+      told = visitors_.at(number).events.ended;
+    }
+    if (told) told(why);
+    const std::lock_guard lock(mutex_);
+    visitors_.erase(number);
+    changed_.notify_all();
+  }
+
+  const Credentials credentials_;
+  const std::string folder_;
+  int port_ = 0;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<int, Visitor> visitors_;
+  std::vector<Fact> facts_;
+  int next_ = 0;
+  size_t early_ = 0;
+  std::optional<int> assignment_;  // rank 0's visit
+  GrpcTransport* transport_ = nullptr;  // while it meets the others
+  bool closing_ = false;
+  std::unique_ptr<FrameService> service_;
+  std::unique_ptr<grpc::Server> server_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> start_grpc(TransportOptions options) {
+  const std::vector<std::string>& workers = options.remote.workers;
+  if (workers.empty()) return invalid_input("--transport grpc needs --workers HOST:PORT,…");
+  if (options.remote.credentials.empty()) {
+    for (const std::string& worker : workers)
+      if (!is_loopback(worker))
+        return invalid_input(
+            fmt::format("worker {} is another machine: a folder of credentials is needed (--tls)", worker));
+  }
+  ASSIGN_OR_RETURN(Credentials credentials, read_credentials(options.remote.credentials));
+  ASSIGN_OR_RETURN(const std::string run, random_run());
+  const Clock::time_point begin = Clock::now();
+  Hello hello{credentials.secret, run, 0, 0, about_this_process(), facts_of(options.program)};
+  hello.addresses = {""};
+  hello.addresses.insert(hello.addresses.end(), workers.begin(), workers.end());
+  hello.heartbeat_s = options.heartbeat_s;
+  hello.start_timeout_s = options.start_timeout_s;
+  hello.job = options.remote.job;
+  const int size = static_cast<int>(hello.addresses.size());
+  auto transport = std::make_unique<GrpcTransport>(0, size, options, std::move(credentials));
+  for (hello.to = 1; hello.to < size; ++hello.to)
+    transport->dial_to(hello.to, hello.addresses[static_cast<size_t>(hello.to)], hello);
+  RETURN_IF_ERROR(transport->meet(end_of_start(options, begin), options.remote.cancelled));
+  transport->set_up();
+  return std::unique_ptr<Transport>(std::move(transport));
+}
+
+Result<std::unique_ptr<GrpcWorker>> GrpcWorker::open(const std::string& address, const std::string& folder) {
+  ASSIGN_OR_RETURN(Credentials credentials, read_credentials(folder));
+  auto worker = std::make_unique<Waiter>(std::move(credentials), folder);
+  RETURN_IF_ERROR(worker->listen(address));
+  return std::unique_ptr<GrpcWorker>(std::move(worker));
+}
+
+}  // namespace nlsplit::inline exec

@@ -1,0 +1,184 @@
+#include "exec/grpc/transport_grpc.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "exec/collectives.h"
+
+namespace nlsplit {
+namespace {
+
+using ::testing::HasSubstr;
+
+TransportOptions options_of_test() {
+  TransportOptions options;
+  options.program = "test";
+  options.start_timeout_s = 20;
+  return options;
+}
+
+// Workers of this machine in threads of this process, which all do `body`.
+template <class Body>
+void on_all(int size, const Body& body) {
+  std::vector<std::unique_ptr<GrpcWorker>> workers;
+  TransportOptions first = options_of_test();
+  first.remote.job = "what to run";
+  for (int rank = 1; rank < size; ++rank) {
+    workers.push_back(GrpcWorker::open("127.0.0.1:0", "").value());
+    first.remote.workers.push_back(fmt::format("127.0.0.1:{}", workers.back()->port()));
+  }
+  std::vector<std::thread> threads;
+  for (auto& worker : workers) {
+    threads.emplace_back([&worker, &body] {
+      auto assigned = worker->wait(options_of_test(), nullptr);
+      ASSERT_TRUE(assigned.ok()) << assigned.error().message;
+      EXPECT_EQ(assigned->job, "what to run");
+      body(*assigned->transport);
+    });
+  }
+  {
+    auto transport = start_grpc(first);
+    EXPECT_TRUE(transport.ok()) << transport.error().message;
+    if (transport) body(**transport);
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(GrpcTransport, RanksMeetAndAgree) {
+  for (const int size : {2, 3, 4}) {
+    on_all(size, [size](Transport& transport) {
+      EXPECT_EQ(transport.size(), size);
+      EXPECT_EQ(transport.same_machine().size(), static_cast<size_t>(size));
+      std::string text = transport.rank() == 0 ? std::string(300'000, 'x') + "end" : "";
+      ASSERT_TRUE(broadcast(transport, &text, {}).ok());
+      EXPECT_EQ(text, std::string(300'000, 'x') + "end");
+      const auto all = gather(transport, std::string(static_cast<size_t>(transport.rank()), 'r'), {});
+      ASSERT_TRUE(all.ok());
+      for (size_t r = 0; r < all->size(); ++r) EXPECT_EQ((*all)[r].size(), r);
+      Status mine;
+      if (transport.rank() == 1) mine = invalid_input("rank 1 dislikes it");
+      EXPECT_EQ(agree(transport, mine, {}).error().message, "rank 1 dislikes it");
+    });
+  }
+}
+
+TEST(GrpcTransport, NobodyLeavesABarrierBeforeTheLastHasCome) {
+  std::atomic<int> arrived{0};
+  on_all(3, [&](Transport& transport) {
+    for (int round = 1; round <= 20; ++round) {
+      ++arrived;
+      EXPECT_TRUE(barrier(transport, round % 2 == 0, {}).ok());
+      EXPECT_GE(arrived.load(), round * transport.size());
+    }
+  });
+}
+
+// Many messages of all sizes between all pairs, both ways, several under way; each has its own bytes.
+TEST(GrpcTransport, BringsEveryMessageToItsRoom) {
+  constexpr int messages = 60;
+  on_all(3, [](Transport& transport) {
+    const auto text_of = [](int from, int to, int tag, int m) {
+      std::mt19937 random(static_cast<unsigned>(((from * 10 + to) * 10 + tag) * 1000 + m));
+      const size_t sizes[] = {0, 1, 1000, 65'536, 65'537, 262'144, 700'001};
+      std::string text(sizes[random() % std::size(sizes)], ' ');
+      for (size_t i = 0; i < text.size(); i += 997) text[i] = static_cast<char>(random());
+      return text;
+    };
+    struct One {
+      std::string sent, expected, got;
+      Transport::Request out, in;
+    };
+    std::vector<std::unique_ptr<One>> all;
+    const int rank = transport.rank();
+    for (int m = 0; m < messages; ++m) {
+      for (int peer = 0; peer < transport.size(); ++peer) {
+        if (peer == rank) continue;
+        const int tag = m % 3;
+        auto one = std::make_unique<One>();
+        one->sent = text_of(rank, peer, tag, m);
+        one->expected = text_of(peer, rank, tag, m);
+        one->got.resize(one->expected.size());
+        one->in = transport.irecv(peer, tag, std::as_writable_bytes(std::span(one->got)));
+        one->out = transport.isend(peer, tag, std::as_bytes(std::span(one->sent)));
+        all.push_back(std::move(one));
+      }
+    }
+    for (const auto& one : all) {
+      for (const auto request : {one->in, one->out}) {
+        int rounds = 0;
+        while (transport.test(request) == Transport::State::pending) transport.pause(rounds++);
+      }
+      EXPECT_EQ(one->got, one->expected);
+    }
+    EXPECT_TRUE(barrier(transport, false, {}).ok());
+  });
+}
+
+TEST(GrpcTransport, SaysWhichWorkerIsMissing) {
+  TransportOptions options = options_of_test();
+  options.start_timeout_s = 0.5;
+  options.remote.workers = {"127.0.0.1:1"};
+  const auto transport = start_grpc(options);
+  ASSERT_FALSE(transport.ok());
+  EXPECT_EQ(transport.error().kind, ErrorKind::lost);
+  EXPECT_THAT(transport.error().message, HasSubstr("rank 1 at 127.0.0.1:1"));
+}
+
+TEST(GrpcTransport, OtherBuildsAreRefused) {
+  auto worker = GrpcWorker::open("127.0.0.1:0", "").value();
+  static std::atomic<bool> enough;
+  enough = false;
+  std::thread waits([&] { EXPECT_FALSE(worker->wait(options_of_test(), [] { return enough.load(); }).ok()); });
+  TransportOptions options = options_of_test();
+  options.program = "another build";
+  options.remote.workers = {fmt::format("127.0.0.1:{}", worker->port())};
+  const auto transport = start_grpc(options);
+  ASSERT_FALSE(transport.ok());
+  EXPECT_THAT(transport.error().message, HasSubstr("another build"));
+  enough = true;
+  waits.join();
+}
+
+TEST(GrpcTransport, OneRunAtATime) {
+  auto worker = GrpcWorker::open("127.0.0.1:0", "").value();
+  TransportOptions options = options_of_test();
+  options.remote.workers = {fmt::format("127.0.0.1:{}", worker->port())};
+  std::thread works([&] {
+    const auto assigned = worker->wait(options_of_test(), nullptr);
+    ASSERT_TRUE(assigned.ok());
+    EXPECT_TRUE(barrier(*assigned->transport, false, {}).ok());
+  });
+  {
+    const auto first = start_grpc(options);
+    ASSERT_TRUE(first.ok()) << first.error().message;
+    const auto second = start_grpc(options);
+    ASSERT_FALSE(second.ok());
+    EXPECT_THAT(second.error().message, HasSubstr("takes part in another run"));
+    EXPECT_TRUE(barrier(**first, false, {}).ok());
+  }
+  works.join();
+}
+
+TEST(GrpcTransport, OtherMachinesNeedCredentials) {
+  const auto open = GrpcWorker::open("0.0.0.0:0", "");
+  ASSERT_FALSE(open.ok());
+  EXPECT_THAT(open.error().message, HasSubstr("credentials"));
+  TransportOptions options = options_of_test();
+  options.remote.workers = {"10.0.0.1:7000"};
+  EXPECT_THAT(start_grpc(options).error().message, HasSubstr("credentials"));
+}
+
+TEST(GrpcTransport, APortIsTakenOnce) {
+  auto worker = GrpcWorker::open("127.0.0.1:0", "").value();
+  const auto second = GrpcWorker::open(fmt::format("127.0.0.1:{}", worker->port()), "");
+  ASSERT_FALSE(second.ok());
+  EXPECT_THAT(second.error().message, HasSubstr("the port is taken"));
+}
+
+}  // namespace
+}  // namespace nlsplit
