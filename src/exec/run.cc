@@ -342,8 +342,9 @@ Status check_ranks(const Program& program, int ranks) {
   if (static_cast<size_t>(ranks) == devices) return ok_status();
   std::string names;
   for (const DeviceProgram& device : program.devices) names += (names.empty() ? "" : ", ") + device.name;
-  return invalid_input(fmt::format("this plan runs on {} {} ({}): start it with mpirun -np {} (there {} {} now)",
-                                   devices, devices == 1 ? "device" : "devices", names, devices,
+  const std::string workers = devices > 1 ? fmt::format(", or with {} of --workers", devices - 1) : "";
+  return invalid_input(fmt::format("this plan runs on {} {} ({}): start it with mpirun -np {}{} (there {} {} now)",
+                                   devices, devices == 1 ? "device" : "devices", names, devices, workers,
                                    ranks == 1 ? "is" : "are", ranks));
 }
 

@@ -13,6 +13,20 @@ void add_transport_option(CLI::App& command, const TransportKind*& transport) {
       ->check(CLI::IsMember(transport_names()));
 }
 
+void add_remote_options(CLI::App& command, Remote& remote) {
+  command
+      .add_option("--workers", remote.workers,
+                  "With --transport grpc: where ranks 1 … wait (nlbench worker), HOST:PORT,HOST:PORT; this process is "
+                  "rank 0")
+      ->delimiter(',')
+      ->type_name("HOST:PORT");
+  command
+      .add_option("--tls", remote.credentials,
+                  "With --workers: the folder of certificates and secret (nlbench certificates); without it only workers "
+                  "on this machine")
+      ->type_name("DIR");
+}
+
 void add_polling_option(CLI::App& command, std::string& polling) {
   command
       .add_option("--polling", polling,

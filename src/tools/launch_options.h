@@ -12,6 +12,9 @@ namespace nlsplit::inline tools {
 // The option --transport.
 void add_transport_option(CLI::App& command, const TransportKind*& transport);
 
+// The options --workers and --tls, of the transport grpc.
+void add_remote_options(CLI::App& command, Remote& remote);
+
 // The option --polling: "auto", "spin" or "sleep".
 void add_polling_option(CLI::App& command, std::string& polling);
 Polling polling_of(const std::string& word);

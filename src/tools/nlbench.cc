@@ -43,6 +43,7 @@ int main(int argc, char** argv) {
       "  nlbench generate SCENARIO --prompt \"Once upon\"      text from a language model, token by token\n"
       "  nlbench serve SCENARIO --port 8080                   a language model for other programs, over HTTP\n"
       "  nlbench load --url http://HOST:8080 --rate 2/s …     requests to it, and how long they took\n"
+      "  nlbench worker --listen HOST:PORT --tls DIR          wait for runs that another machine starts, without MPI\n"
       "  nlbench explain-failure DIR                          why a run ended before its time: who waited for whom\n",
       "nlbench");
   app.require_subcommand(1);
@@ -65,6 +66,10 @@ int main(int argc, char** argv) {
   add_generate_command(app, code);
   add_serve_command(app, code);
   add_load_command(app, code);
+#ifdef NLS_GRPC
+  add_worker_command(app, code);
+  add_certificates_command(app, code);
+#endif
   add_explain_command(app, code);
   try {
     app.parse(argc, argv);

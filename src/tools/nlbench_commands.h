@@ -23,6 +23,10 @@ void add_train_command(CLI::App& app, int& code);
 void add_generate_command(CLI::App& app, int& code);
 void add_serve_command(CLI::App& app, int& code);
 void add_load_command(CLI::App& app, int& code);
+#ifdef NLS_GRPC
+void add_worker_command(CLI::App& app, int& code);
+void add_certificates_command(CLI::App& app, int& code);
+#endif
 void add_explain_command(CLI::App& app, int& code);
 
 }  // namespace nlsplit::inline tools

@@ -11,6 +11,7 @@
 #include "exec/collectives.h"
 #include "tools/exit.h"
 #include "tools/launch_options.h"
+#include "tools/nlbench_worker_job.h"
 
 namespace nlsplit::inline tools {
 namespace {
@@ -28,6 +29,7 @@ int end_of_ranks(const Status& status, bool speaks) {
 
 void add_ranks_options(CLI::App& command, RanksArguments& arguments) {
   add_transport_option(command, arguments.transport);
+  add_remote_options(command, arguments.remote);
   add_polling_option(command, arguments.polling);
   command
       .add_option("--watchdog", arguments.watchdog_s,
@@ -53,7 +55,7 @@ Status agree_on(Transport& transport, const Status& mine) {
   return agree(transport, mine, {patience_s, interrupted, "rank 0's files"});
 }
 
-int run_ranks(const RanksArguments& arguments, const std::function<Status()>& in_threads,
+int run_ranks(const RanksArguments& arguments, const RunOptions& options, const std::function<Status()>& in_threads,
               const std::function<Status(Transport&)>& as_rank, double interrupt_s) {
   const bool threads = arguments.transport->make_world != nullptr;
   catch_interrupts(interrupt_s, threads);
@@ -69,6 +71,7 @@ int run_ranks(const RanksArguments& arguments, const std::function<Status()>& in
   start.program = "nlbench " NLS_VERSION;
   start.heartbeat_s = arguments.heartbeat_s;
   start.polling = polling_of(arguments.polling);
+  start.remote = remote_of(arguments.remote, {true, options});
   auto transport = arguments.transport->start(std::move(start));
   if (!transport) return report(transport.error());
   is_first = (*transport)->rank() == 0;

@@ -22,8 +22,9 @@ struct RanksArguments {
   const TransportKind* transport = &all_transports().front();
   double watchdog_s = 10, heartbeat_s = 10;
   std::string polling = "auto";
+  Remote remote;
 };
-// --transport, --polling, --watchdog, --heartbeat.
+// --transport, --workers, --tls, --polling, --watchdog, --heartbeat.
 void add_ranks_options(CLI::App& command, RanksArguments& arguments);
 RunOptions run_options(const RanksArguments& arguments);  // with interrupts and notices
 
@@ -46,8 +47,8 @@ auto read_on_first(Transport& transport, const Read& read) -> Result<std::option
   return made;
 }
 // What the transport asks for, and the exit code; errors are said once. in_threads: all ranks of this process; as_rank:
-// this one. interrupt_s: so long what is under way may still take after an interrupt (catch_interrupts).
-int run_ranks(const RanksArguments& arguments, const std::function<Status()>& in_threads,
+// this one. options: of the session that they run, which workers are told. interrupt_s: so long what is under way may still take after an interrupt (catch_interrupts).
+int run_ranks(const RanksArguments& arguments, const RunOptions& options, const std::function<Status()>& in_threads,
               const std::function<Status(Transport&)>& as_rank, double interrupt_s = 1);
 
 // The session that rank 0 has, over all ranks or in the threads of this process.
@@ -83,7 +84,7 @@ int run_session_command(const RanksArguments& arguments, const RunOptions& optio
     }
     return agree_on(transport, used);
   };
-  return run_ranks(arguments, in_threads, as_rank, interrupt_s);
+  return run_ranks(arguments, options, in_threads, as_rank, interrupt_s);
 }
 
 }  // namespace nlsplit::inline tools

@@ -30,6 +30,7 @@
 #include "tools/nlbench_steps.h"
 #include "tools/nlbench_steps_report.h"
 #include "tools/nlbench_turns.h"
+#include "tools/nlbench_worker_job.h"
 #include "tools/terminal.h"
 
 namespace nlsplit::inline tools {
@@ -349,6 +350,7 @@ int run_command(const RunArguments& arguments) {
   start.heartbeat_s = arguments.heartbeat_s;
   start.start_timeout_s = arguments.start_timeout_s;
   start.notice = options->notice;
+  start.remote = remote_of(arguments.remote, {arguments.steps > 0, *options});
   Finished finished;
   start.last_words = [&](Error why, bool speaks) {
     if (started && exit_code(why) != 2) write_flight(arguments, records, why);

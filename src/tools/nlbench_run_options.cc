@@ -13,6 +13,7 @@ void add_run_options(CLI::App& app, int& code, int (*run)(const RunArguments&)) 
                          "Run a plan on as many ranks as it has devices, and measure it.\n"
                          "  mpirun -np 4 nlbench run scenarios/quickstart.yaml --plan 1 --check\n"
                          "  mpirun -np 4 nlbench run DIR --duration 10s --json result.json --trace trace.json\n"
+                         "  nlbench run DIR --transport grpc --workers b:7000,c:7000 --tls keys\n"
                          "  nlbench run zoo:resnet18 --batch 8 --output y.npy\n"
                          "Rank r runs the r-th device of the plan. Rank 0 reads all files and hands out the weights; "
                          "the others need none (of a folder they see as well they read their weights themselves).\n"
@@ -105,6 +106,7 @@ void add_run_options(CLI::App& app, int& code, int (*run)(const RunArguments&)) 
           "can `replay` it (docs/schedules.md)")
       ->excludes(steps);
   add_transport_option(*command, a->transport);
+  add_remote_options(*command, a->remote);
   add_polling_option(*command, a->polling);
   command
       ->add_option(

@@ -18,6 +18,7 @@ struct RunArguments {
   JobArguments job;
   std::string output, json, trace, decisions, supervised, duration, polling = "auto";
   const TransportKind* transport = &all_transports().front();
+  Remote remote;
   std::string flight;
   std::string turns;  // not empty: a file that says which plans of the set `job.what` run in turns: nlbench_turns.h
   std::string gpu_missing = "cpu", gpu_graphs = "on", gpu_messages = "auto", gpu_backend;

@@ -6,7 +6,7 @@
 #include <openssl/x509.h>
 #include <sys/stat.h>
 
-#include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <utility>
 
@@ -36,6 +36,7 @@ Status check_certificate(const std::string& path, const std::string& text) {
 }  // namespace
 
 Result<Credentials> read_credentials(const std::string& folder) {
+  ::setenv("GRPC_VERBOSITY", "NONE", 0);  // it has words of its own for what ends up in our errors
   if (folder.empty())
     return Credentials{grpc::InsecureServerCredentials(), grpc::InsecureChannelCredentials(), ""};
   ASSIGN_OR_RETURN(const std::string authority, read_file(folder + "/ca.crt"));

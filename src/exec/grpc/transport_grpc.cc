@@ -152,8 +152,10 @@ class GrpcTransport final : public Transport {
       if (missing.empty()) return ok_status();
       if (cancelled != nullptr && cancelled()) return failed("interrupted");
       if (Clock::now() >= until)
-        return lost(fmt::format("rank {} waited {:.3g} s for {}: nlbench worker does not run there, or cannot be reached",
-                                rank_, options_.start_timeout_s, missing));
+        return lost(fmt::format("rank {} waited {:.3g} s for {}: nlbench worker does not run there, cannot be reached, or "
+                                "{} --tls",
+                                rank_, options_.start_timeout_s, missing,
+                                options_.remote.credentials.empty() ? "wants" : "has another folder behind"));
       changed_.wait_until(lock, from_now(longest_pause));
     }
   }

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#ifdef NLS_GRPC
+#include "exec/grpc/transport_grpc.h"
+#endif
 #include "exec/mpi/transport_mpi.h"
 #include "exec/transport_threads.h"
 
@@ -11,6 +14,9 @@ std::span<const TransportKind> all_transports() {
   static constexpr TransportKind kinds[] = {
       {.name = "mpi", .about = "a rank a device", .start = start_mpi, .launched_as = launched_by_mpirun},
       {.name = "threads", .about = "all devices in this process, without mpirun", .make_world = make_thread_world},
+#ifdef NLS_GRPC
+      {.name = "grpc", .about = "a rank on this machine, the others on --workers", .start = start_grpc},
+#endif
   };
   return kinds;
 }

@@ -1,0 +1,23 @@
+// What rank 0 tells a worker to run (Remote::job): a Program or a session, whose parts then come from rank 0, and the
+// options on which all ranks must agree. No paths: a worker reads and writes no file for somebody else.
+#pragma once
+
+#include <string>
+
+#include "exec/run.h"
+#include "exec/transport_kind.h"
+
+namespace nlsplit::inline tools {
+
+struct WorkerJob {
+  bool session = false;  // run_session(), else run()
+  RunOptions options;
+};
+
+std::string to_string(const WorkerJob& job);
+// What a transport's start is told of the workers.
+Remote remote_of(Remote remote, const WorkerJob& job);
+// Errors: no such job; numbers that cannot be.
+Result<WorkerJob> parse_worker_job(const std::string& text);
+
+}  // namespace nlsplit::inline tools

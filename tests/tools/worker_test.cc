@@ -1,0 +1,184 @@
+// Runs over gRPC as a user starts them: workers in processes of their own on this machine, rank 0 another one.
+#ifdef NLS_GRPC
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <thread>
+
+#include "base/child_process.h"
+#include "tools/run_program.h"
+
+namespace nlsplit {
+namespace {
+
+using ::testing::HasSubstr;
+using namespace std::chrono_literals;
+
+int free_port() {
+  const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  CHECK(::bind(socket, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+            ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0,
+        "a test needs a port");
+  ::close(socket);
+  return ntohs(address.sin_port);
+}
+
+class Worker {
+ public:
+  explicit Worker(std::vector<std::string> more = {}) : address_(fmt::format("127.0.0.1:{}", free_port())) {
+    std::vector<std::string> words = {NLS_BIN_DIR "/nlbench", "worker", "--listen", address_};
+    words.insert(words.end(), more.begin(), more.end());
+    const int file = ::open((scratch_ / "err").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    child_ = value_of(start_child(words, {.err = file}));
+    ::close(file);
+    wait_for(1);
+  }
+  ~Worker() {
+    ::kill(child_, SIGTERM);
+    ::waitpid(child_, nullptr, 0);
+  }
+  const std::string& address() const { return address_; }
+  std::string said() const { return value_of(read_file(scratch_ / "err")); }
+  // Until it has said so often that it waits for a run.
+  void wait_for(int times) const {
+    for (int i = 0; i < 1500; ++i) {
+      int found = 0;
+      const std::string text = said();
+      for (size_t at = 0; (at = text.find("waits at", at)) != std::string::npos; ++at) ++found;
+      if (found >= times) return;
+      std::this_thread::sleep_for(20ms);
+    }
+    FAIL() << said();
+  }
+
+ private:
+  const Scratch scratch_;
+  const std::string address_;
+  pid_t child_ = 0;
+};
+
+std::string over(std::initializer_list<const Worker*> workers) {
+  std::string addresses;
+  for (const Worker* worker : workers) addresses += (addresses.empty() ? "" : ",") + worker->address();
+  return " --transport grpc --workers " + addresses;
+}
+
+TEST(Worker, ComputesItsPartOfOneRunAfterTheOther) {
+  const Scratch scratch;
+  const std::string scenario = scratch.write("s.yaml", small_scenario());
+  const Worker b, c;
+  for (int i = 0; i < 2; ++i) {
+    const Outcome run = nlbench("run " + scenario + " --plan mine --check" + over({&b, &c}));
+    EXPECT_EQ(run.code, 0) << run.err;
+    EXPECT_THAT(run.out, HasSubstr("3 devices (grpc)"));
+    EXPECT_THAT(run.out, HasSubstr("equal to the unsplit run, bit for bit"));
+    b.wait_for(i + 2);
+    c.wait_for(i + 2);
+  }
+}
+
+TEST(Worker, TrainsAndRunsSessions) {
+  const Scratch scratch;
+  const std::string scenario = scratch.write(
+      "s.yaml", with(with(small_scenario(), "mode: inference", "mode: training, optimizer: adam"), "sink: c", "sink: a"));
+  const Worker b, c;
+  const Outcome here = nlbench("train " + scenario + " --plan mine --steps 3 --json - --transport threads");
+  const Outcome there = nlbench("train " + scenario + " --plan mine --steps 3 --json -" + over({&b, &c}));
+  EXPECT_EQ(there.code, 0) << there.err;
+  const auto losses = [](const Outcome& outcome) {
+    std::vector<std::string> found;
+    for (size_t at = 0; (at = outcome.out.find("\"loss\":", at)) != std::string::npos; ++at)
+      found.push_back(outcome.out.substr(at, outcome.out.find_first_of(",}\n", at) - at));
+    return found;
+  };
+  EXPECT_GE(losses(here).size(), 3u) << here.out;
+  EXPECT_EQ(losses(there), losses(here));
+  b.wait_for(2);
+  c.wait_for(2);
+  const Outcome session = nlbench("session " NLS_SOURCE_DIR "/scenarios/counter.session --sequence 'init push*100 read'" +
+                                  over({&b, &c}));
+  EXPECT_EQ(session.code, 0) << session.err;
+  EXPECT_THAT(session.out, HasSubstr("on 3 devices"));
+}
+
+TEST(Worker, ADeadOneEndsTheRunAndTheOthersGoOn) {
+  const Scratch scratch;
+  const std::string scenario = scratch.write("s.yaml", small_scenario());
+  const Worker b;
+  Outcome run;
+  {
+    const Worker c({"--once"});
+    std::thread runs([&] {
+      run = nlbench("run " + scenario + " --plan mine --duration 60s --flight " + scratch / "flight" + over({&b, &c}));
+    });
+    std::this_thread::sleep_for(2s);
+    run_command("pkill -9 -f 'nlbench worker --listen " + c.address() + "'");
+    runs.join();
+  }
+  EXPECT_EQ(run.code, 3) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("lost rank 2"));
+  b.wait_for(2);
+}
+
+TEST(Worker, StrangersAreRefusedAndLoseNothing) {
+  const Scratch scratch;
+  const std::string scenario = scratch.write("s.yaml", with(small_scenario(), "mine: [..relu1@A, ..relu2@B, rest@C]",
+                                                            "mine: [..relu1@A, rest@C]"));
+  for (const char* folder : {"keys", "others"})
+    ASSERT_EQ(nlbench("certificates -o " + (scratch / folder)).code, 0);
+  run_command("cp -rp " + scratch / "keys" + " " + scratch / "guessed");
+  scratch.write("guessed/secret", "0123456789abcdef\n");
+  run_command("chmod 600 " + scratch / "guessed/secret");
+  const Worker worker({"--tls", scratch / "keys"});
+  const std::string run = "run " + scenario + " --plan mine --start-timeout 2" + over({&worker});
+
+  const Outcome plain = nlbench(run);
+  EXPECT_EQ(plain.code, 3);
+  EXPECT_THAT(plain.err, HasSubstr("or wants --tls"));
+  const Outcome other_authority = nlbench(run + " --tls " + scratch / "others");
+  EXPECT_EQ(other_authority.code, 3);
+  EXPECT_THAT(other_authority.err, HasSubstr("has another folder behind --tls"));
+  const Outcome guessed = nlbench(run + " --tls " + scratch / "guessed");
+  EXPECT_EQ(guessed.code, 3);
+  EXPECT_THAT(guessed.err, HasSubstr("another secret than the worker's"));
+  const Outcome friendly = nlbench(run + " --check --tls " + scratch / "keys");
+  EXPECT_EQ(friendly.code, 0) << friendly.err << worker.said();
+}
+
+TEST(Worker, WrongUseIsSaid) {
+  const Scratch scratch;
+  const std::string scenario = scratch.write("s.yaml", small_scenario());
+  const Worker one;
+  struct Row {
+    std::string arguments, says;
+  };
+  ASSERT_EQ(nlbench("certificates -o " + (scratch / "keys")).code, 0);
+  run_command("chmod 644 " + scratch / "keys/node.key");
+  for (const Row& row : {Row{"run " + scenario + " --plan mine --transport grpc", "needs --workers"},
+                         Row{"run " + scenario + " --plan mine" + over({&one}), "or with 2 of --workers (there are 2 now)"},
+                         Row{"run " + scenario + " --transport grpc --workers 10.1.2.3:7000", "--tls"},
+                         Row{"run " + scenario + " --tls nowhere" + over({&one}), "nowhere/ca.crt"},
+                         Row{"run " + scenario + " --tls " + scratch / "keys" + over({&one}), "chmod 600"},
+                         Row{"worker --listen 0.0.0.0:7000", "other machines"},
+                         Row{"worker --listen " + one.address(), "the port is taken"},
+                         Row{"worker --listen nowhere", "cannot listen"},
+                         Row{"certificates -o " + scratch / "keys", "--renew"}}) {
+    const Outcome outcome = nlbench(row.arguments);
+    EXPECT_EQ(outcome.code, 2) << row.arguments << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr(row.says)) << row.arguments;
+    one.wait_for(1);
+  }
+}
+
+}  // namespace
+}  // namespace nlsplit
+#endif
