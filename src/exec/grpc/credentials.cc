@@ -6,6 +6,7 @@
 #include <openssl/x509.h>
 #include <sys/stat.h>
 
+#include <charconv>
 #include <cstdlib>
 #include <memory>
 #include <utility>
@@ -58,6 +59,16 @@ Result<Credentials> read_credentials(const std::string& folder) {
 
 bool same_secret(const std::string& a, const std::string& b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+Status check_address(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  const std::string port = colon == std::string::npos ? "" : address.substr(colon + 1);
+  int number = -1;
+  const auto [end, failure] = std::from_chars(port.data(), port.data() + port.size(), number);
+  if (colon == 0 || failure != std::errc() || end != port.data() + port.size() || number < 0 || number > 65535)
+    return invalid_input(fmt::format("'{}' is no HOST:PORT", address));
+  return ok_status();
 }
 
 bool is_loopback(const std::string& address) {

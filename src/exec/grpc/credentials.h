@@ -28,6 +28,8 @@ Result<Credentials> read_credentials(const std::string& folder);
 // Takes the same time wherever they differ.
 bool same_secret(const std::string& a, const std::string& b);
 
+// Error: it is no "host:port".
+Status check_address(const std::string& address);
 // Whether an address "host:port" is of this machine alone: 127.…, ::1, localhost.
 bool is_loopback(const std::string& address);
 

@@ -394,6 +394,7 @@ class Waiter final : public GrpcWorker {
   }
 
   Status listen(const std::string& address) {
+    RETURN_IF_ERROR(check_address(address));
     if (folder_.empty() && !is_loopback(address))
       return invalid_input(fmt::format(
           "{} can be reached from other machines: a folder of credentials is needed (nlbench certificates)", address));
@@ -563,6 +564,7 @@ class Waiter final : public GrpcWorker {
 Result<std::unique_ptr<Transport>> start_grpc(TransportOptions options) {
   const std::vector<std::string>& workers = options.remote.workers;
   if (workers.empty()) return invalid_input("--transport grpc needs --workers HOST:PORT,…");
+  for (const std::string& worker : workers) RETURN_IF_ERROR(check_address(worker));
   if (options.remote.credentials.empty()) {
     for (const std::string& worker : workers)
       if (!is_loopback(worker))
