@@ -21,9 +21,10 @@ void add_remote_options(CLI::App& command, Remote& remote) {
       ->delimiter(',')
       ->type_name("HOST:PORT");
   command
-      .add_option("--tls", remote.credentials,
-                  "With --workers: the folder of certificates and secret (nlbench certificates); without it only workers "
-                  "on this machine")
+      .add_option(
+          "--tls", remote.credentials,
+          "With --workers: the folder of certificates and secret (nlbench certificates); without it only workers "
+          "on this machine")
       ->type_name("DIR");
 }
 

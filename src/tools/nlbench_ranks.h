@@ -47,7 +47,8 @@ auto read_on_first(Transport& transport, const Read& read) -> Result<std::option
   return made;
 }
 // What the transport asks for, and the exit code; errors are said once. in_threads: all ranks of this process; as_rank:
-// this one. options: of the session that they run, which workers are told. interrupt_s: so long what is under way may still take after an interrupt (catch_interrupts).
+// this one. options: of the session that they run, which workers are told. interrupt_s: so long what is under way may
+// still take after an interrupt (catch_interrupts).
 int run_ranks(const RanksArguments& arguments, const RunOptions& options, const std::function<Status()>& in_threads,
               const std::function<Status(Transport&)>& as_rank, double interrupt_s = 1);
 

@@ -230,7 +230,8 @@ void add_session_command(CLI::App& app, int& code) {
   command->add_option("--json", a->json, "Write times, outputs and states to FILE")->type_name("FILE");
   command->callback([a, &code] {
     code = run_ranks(
-        a->ranks, run_options(a->ranks), [&a] { return over_threads(*a); }, [&a](Transport& transport) { return over_ranks(*a, transport); });
+        a->ranks, run_options(a->ranks), [&a] { return over_threads(*a); },
+        [&a](Transport& transport) { return over_ranks(*a, transport); });
   });
 }
 

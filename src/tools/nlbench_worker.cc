@@ -45,12 +45,11 @@ Status take_part(const WorkerArguments& arguments, Transport& transport, WorkerJ
 // One run, in this process, which ends with it. 2: there was none.
 int work_once(const WorkerArguments& arguments) {
   catch_interrupts(1, true);
-  auto worker = GrpcWorker::open(arguments.listen, arguments.credentials);
+  auto worker = GrpcWorker::open(arguments.listen, arguments.credentials, "nlbench " NLS_VERSION);
   if (!worker) return report(worker.error());
   const std::string host = arguments.listen.substr(0, arguments.listen.rfind(':'));
   fmt::print(stderr, "nlbench worker: waits at {}:{}\n", host, (*worker)->port());
   TransportOptions options;
-  options.program = "nlbench " NLS_VERSION;
   options.polling = polling_of(arguments.polling);
   options.last_words = [](const Error& why, bool speaks) {
     if (interrupted() && why.kind != ErrorKind::lost) return exit_interrupted;
@@ -76,8 +75,8 @@ int work_once(const WorkerArguments& arguments) {
 
 // A process for each run: whatever happens in one ends with it.
 int work_on(const WorkerArguments& arguments) {
-  std::vector<std::string> words = {"/proc/self/exe", "worker",    "--once", "--listen", arguments.listen,
-                                    "--polling",      arguments.polling};
+  std::vector<std::string> words = {"/proc/self/exe", "worker",    "--once",         "--listen",
+                                    arguments.listen, "--polling", arguments.polling};
   for (const auto& [option, value] :
        {std::pair{"--tls", arguments.credentials}, std::pair{"--gpu-backend", arguments.gpu_backend}}) {
     if (value.empty()) continue;

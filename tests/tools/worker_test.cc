@@ -90,9 +90,9 @@ TEST(Worker, ComputesItsPartOfOneRunAfterTheOther) {
 TEST(Worker, TrainsAndRunsSessions) {
   const Scratch scratch;
   const std::string scenario = scratch.write(
-      "s.yaml", with(with(with(small_scenario(), "mode: inference", "mode: training, optimizer: adam"), "sink: c",
-                                   "sink: a"),
-                              "[streaming]", "[1f1b]"));
+      "s.yaml",
+      with(with(with(small_scenario(), "mode: inference", "mode: training, optimizer: adam"), "sink: c", "sink: a"),
+           "[streaming]", "[1f1b]"));
   const Worker b, c;
   const Outcome here = nlbench("train " + scenario + " --plan mine --steps 3 --json - --transport threads");
   const Outcome there = nlbench("train " + scenario + " --plan mine --steps 3 --json -" + over({&b, &c}));
@@ -105,8 +105,8 @@ TEST(Worker, TrainsAndRunsSessions) {
   EXPECT_EQ(losses(there), losses(here));
   b.wait_for(2);
   c.wait_for(2);
-  const Outcome session = nlbench("session " NLS_SOURCE_DIR "/scenarios/counter.session --sequence 'init push*100 read'" +
-                                  over({&b, &c}));
+  const Outcome session =
+      nlbench("session " NLS_SOURCE_DIR "/scenarios/counter.session --sequence 'init push*100 read'" + over({&b, &c}));
   EXPECT_EQ(session.code, 0) << session.err;
   EXPECT_THAT(session.out, HasSubstr("on 3 devices"));
 }
@@ -132,10 +132,9 @@ TEST(Worker, ADeadOneEndsTheRunAndTheOthersGoOn) {
 
 TEST(Worker, StrangersAreRefusedAndLoseNothing) {
   const Scratch scratch;
-  const std::string scenario = scratch.write("s.yaml", with(small_scenario(), "mine: [..relu1@A, ..relu2@B, rest@C]",
-                                                            "mine: [..relu1@A, rest@C]"));
-  for (const char* folder : {"keys", "others"})
-    ASSERT_EQ(nlbench("certificates -o " + (scratch / folder)).code, 0);
+  const std::string scenario = scratch.write(
+      "s.yaml", with(small_scenario(), "mine: [..relu1@A, ..relu2@B, rest@C]", "mine: [..relu1@A, rest@C]"));
+  for (const char* folder : {"keys", "others"}) ASSERT_EQ(nlbench("certificates -o " + (scratch / folder)).code, 0);
   run_command("cp -rp " + scratch / "keys" + " " + scratch / "guessed");
   scratch.write("guessed/secret", "0123456789abcdef\n");
   run_command("chmod 600 " + scratch / "guessed/secret");
@@ -164,17 +163,18 @@ TEST(Worker, WrongUseIsSaid) {
   };
   ASSERT_EQ(nlbench("certificates -o " + (scratch / "keys")).code, 0);
   run_command("chmod 644 " + scratch / "keys/node.key");
-  for (const Row& row : {Row{"run " + scenario + " --plan mine --transport grpc", "needs --workers"},
-                         Row{"run " + scenario + " --plan mine" + over({&one}), "or with 2 of --workers (there are 2 now)"},
-                         Row{"run " + scenario + " --transport grpc --workers 10.1.2.3:7000", "--tls"},
-                         Row{"run " + scenario + " --tls nowhere" + over({&one}), "nowhere/ca.crt"},
-                         Row{"run " + scenario + " --tls " + scratch / "keys" + over({&one}), "chmod 600"},
-                         Row{"worker --listen 0.0.0.0:7000", "other machines"},
-                         Row{"worker --listen " + one.address(), "the port is taken"},
-                         Row{"worker --listen nowhere", "'nowhere' is no HOST:PORT"},
-                         Row{"worker --listen 127.0.0.1:99999", "'127.0.0.1:99999' is no HOST:PORT"},
-                         Row{"run " + scenario + " --transport grpc --workers b", "'b' is no HOST:PORT"},
-                         Row{"certificates -o " + scratch / "keys", "--renew"}}) {
+  for (const Row& row :
+       {Row{"run " + scenario + " --plan mine --transport grpc", "needs --workers"},
+        Row{"run " + scenario + " --plan mine" + over({&one}), "or with 2 of --workers (there are 2 now)"},
+        Row{"run " + scenario + " --transport grpc --workers 10.1.2.3:7000", "--tls"},
+        Row{"run " + scenario + " --tls nowhere" + over({&one}), "nowhere/ca.crt"},
+        Row{"run " + scenario + " --tls " + scratch / "keys" + over({&one}), "chmod 600"},
+        Row{"worker --listen 0.0.0.0:7000", "other machines"},
+        Row{"worker --listen " + one.address(), "the port is taken"},
+        Row{"worker --listen nowhere", "'nowhere' is no HOST:PORT"},
+        Row{"worker --listen 127.0.0.1:99999", "'127.0.0.1:99999' is no HOST:PORT"},
+        Row{"run " + scenario + " --transport grpc --workers b", "'b' is no HOST:PORT"},
+        Row{"certificates -o " + scratch / "keys", "--renew"}}) {
     const Outcome outcome = nlbench(row.arguments);
     EXPECT_EQ(outcome.code, 2) << row.arguments << outcome.err;
     EXPECT_THAT(outcome.err, HasSubstr(row.says)) << row.arguments;

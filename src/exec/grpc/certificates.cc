@@ -69,7 +69,8 @@ Result<Certificate> sign(const char* name, int days, EVP_PKEY* key, X509* author
       X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>(name), -1, -1,
                                  0) == 1 &&
       X509_set_issuer_name(made.get(), X509_get_subject_name(issuer)) == 1 &&
-      add_extension(made.get(), issuer, NID_basic_constraints, is_authority ? "critical,CA:TRUE" : "critical,CA:FALSE") &&
+      add_extension(made.get(), issuer, NID_basic_constraints,
+                    is_authority ? "critical,CA:TRUE" : "critical,CA:FALSE") &&
       add_extension(made.get(), issuer, NID_key_usage,
                     is_authority ? "critical,keyCertSign" : "critical,digitalSignature") &&
       (is_authority ||

@@ -38,8 +38,7 @@ Status check_certificate(const std::string& path, const std::string& text) {
 
 Result<Credentials> read_credentials(const std::string& folder) {
   ::setenv("GRPC_VERBOSITY", "NONE", 0);  // it has words of its own for what ends up in our errors
-  if (folder.empty())
-    return Credentials{grpc::InsecureServerCredentials(), grpc::InsecureChannelCredentials(), ""};
+  if (folder.empty()) return Credentials{grpc::InsecureServerCredentials(), grpc::InsecureChannelCredentials(), ""};
   ASSIGN_OR_RETURN(const std::string authority, read_file(folder + "/ca.crt"));
   ASSIGN_OR_RETURN(const std::string certificate, read_file(folder + "/node.crt"));
   ASSIGN_OR_RETURN(const std::string key, read_file(folder + "/node.key"));

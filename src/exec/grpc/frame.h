@@ -38,8 +38,8 @@ std::optional<FrameHeader> decode(std::span<const std::byte, header_bytes> bytes
 
 struct Frame {
   FrameHeader header;
-  std::string own;                                    // its bytes, if they are not the caller's:
-  std::span<const std::byte> borrowed = {};           // theirs, until `released` is called, on any thread
+  std::string own;                           // its bytes, if they are not the caller's:
+  std::span<const std::byte> borrowed = {};  // theirs, until `released` is called, on any thread
   std::function<void()> released = nullptr;
 };
 

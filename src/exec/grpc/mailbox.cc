@@ -34,8 +34,7 @@ Mailbox::Mailbox(int rank, Put put, std::function<void()> moved)
 Transport::Request Mailbox::send(int peer, int tag, std::span<const std::byte> data) {
   const Transport::Request request = new_request();
   if (data.size() <= eager_bytes) {
-    Frame frame{{FrameKind::eager, tag, 0, data.size()},
-                {reinterpret_cast<const char*>(data.data()), data.size()}};
+    Frame frame{{FrameKind::eager, tag, 0, data.size()}, {reinterpret_cast<const char*>(data.data()), data.size()}};
     flags_[request] = State::done;
     put_(peer, std::move(frame));
     return request;
@@ -203,7 +202,8 @@ Error Mailbox::wrong_size(int peer, uint64_t sent, size_t expected) const {
 }
 
 Error Mailbox::strange(int peer, const char* what) const {
-  return lost(fmt::format("rank {} sent rank {} {}: the connection is not one of nlsplit, or damaged", peer, rank_, what));
+  return lost(
+      fmt::format("rank {} sent rank {} {}: the connection is not one of nlsplit, or damaged", peer, rank_, what));
 }
 
 }  // namespace nlsplit::inline exec

@@ -1,5 +1,5 @@
-// Mailbox: which message goes into which room, as MPI does it. Small messages are copied aside and leave at once, larger
-// ones ask the receiver, who answers as soon as there is room. No gRPC in here: frames go in and come out.
+// Mailbox: which message goes into which room, as MPI does it. Small messages are copied aside and leave at once,
+// larger ones ask the receiver, who answers as soon as there is room. No gRPC in here: frames go in and come out.
 //
 //   Mailbox mailbox(ranks, [&](int peer, Frame frame) { streams[peer].put(std::move(frame)); });
 //   const auto r = mailbox.send(1, tag, data);  …  mailbox.test(r)       // one thread
@@ -76,9 +76,9 @@ class Mailbox {
   std::mutex mutex_;  // for all below
   std::map<Channel, std::deque<Posted>> posted_;
   std::map<Channel, std::deque<Arrived>> arrived_;
-  std::map<uint64_t, Sending> sending_;                           // by number
-  std::map<std::pair<int, uint64_t>, Receiving> receiving_;       // by peer and its number
-  std::optional<Error> wrong_;                                    // of receive()
+  std::map<uint64_t, Sending> sending_;                      // by number
+  std::map<std::pair<int, uint64_t>, Receiving> receiving_;  // by peer and its number
+  std::optional<Error> wrong_;                               // of receive()
   uint64_t next_ = 0;
 };
 

@@ -22,8 +22,7 @@ grpc::ByteBuffer buffer_of(Frame frame) {
   if (frame.borrowed.empty()) {
     grpc_slice all = grpc_slice_malloc(header.size() + frame.own.size());
     std::memcpy(GRPC_SLICE_START_PTR(all), header.data(), header.size());
-    if (!frame.own.empty())
-      std::memcpy(GRPC_SLICE_START_PTR(all) + header.size(), frame.own.data(), frame.own.size());
+    if (!frame.own.empty()) std::memcpy(GRPC_SLICE_START_PTR(all) + header.size(), frame.own.data(), frame.own.size());
     slices.emplace_back(all, grpc::Slice::STEAL_REF);
   } else {
     // gRPC says when it no longer looks at the caller's bytes, which nobody copies here.

@@ -22,7 +22,8 @@
 namespace nlsplit::inline exec {
 
 struct StreamEvents {
-  // The bytes behind the header are these parts, until it returns. false: that is no frame of ours, and the stream ends.
+  // The bytes behind the header are these parts, until it returns. false: that is no frame of ours, and the stream
+  // ends.
   std::function<bool(const FrameHeader& header, std::span<const std::span<const std::byte>> parts)> frame;
   // Once, at last. why: empty if both ends came to it on purpose.
   std::function<void(const std::string& why)> ended;

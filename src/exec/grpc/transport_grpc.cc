@@ -37,7 +37,7 @@ constexpr milliseconds echo(250);    // longer than a broken stream takes to be 
 constexpr double grace_share = 0.1;  // of the heartbeat's limit, for last words
 constexpr double never_s = 1e8;      // some years
 constexpr size_t largest_frame = header_bytes + std::max(piece_bytes, text_bytes);
-constexpr size_t most_early = 64;    // streams of ranks that came before rank 0 did
+constexpr size_t most_early = 64;  // streams of ranks that came before rank 0 did
 
 std::string text_of(std::span<const std::span<const std::byte>> parts) {
   std::string text;
@@ -128,14 +128,16 @@ class GrpcTransport final : public Transport {
   }
 
   // The stream that this peer has opened.
-  void attach(int peer, std::shared_ptr<FrameStream> stream, const AboutRank& about) {
+  void attach(int peer, const std::shared_ptr<FrameStream>& stream, const AboutRank& about) {
+    {
+      const std::lock_guard lock(mutex_);
+      Peer& it = peers_[static_cast<size_t>(peer)];
+      it.address = stream->peer();
+      it.stream = stream;
+      it.about = about;
+      changed_.notify_all();
+    }
     stream->put(text_frame(FrameKind::welcome, to_string(about_this_process())));
-    const std::lock_guard lock(mutex_);
-    Peer& it = peers_[static_cast<size_t>(peer)];
-    it.address = stream->peer();
-    it.stream = std::move(stream);
-    it.about = about;
-    changed_.notify_all();
   }
 
   // Until all others are there.
@@ -152,10 +154,11 @@ class GrpcTransport final : public Transport {
       if (missing.empty()) return ok_status();
       if (cancelled != nullptr && cancelled()) return failed("interrupted");
       if (Clock::now() >= until)
-        return lost(fmt::format("rank {} waited {:.3g} s for {}: nlbench worker does not run there, cannot be reached, or "
-                                "{} --tls",
-                                rank_, options_.start_timeout_s, missing,
-                                options_.remote.credentials.empty() ? "wants" : "has another folder behind"));
+        return lost(
+            fmt::format("rank {} waited {:.3g} s for {}: nlbench worker does not run there, cannot be reached, or "
+                        "{} --tls",
+                        rank_, options_.start_timeout_s, missing,
+                        options_.remote.credentials.empty() ? "wants" : "has another folder behind"));
       changed_.wait_until(lock, from_now(longest_pause));
     }
   }
@@ -171,9 +174,9 @@ class GrpcTransport final : public Transport {
     const double limit_s = options_.heartbeat_s > 0 ? options_.heartbeat_s : never_s;
     const Moment now = Clock::now();
     const std::lock_guard lock(mutex_);
-    heartbeat_.emplace(rank_, std::move(names), limit_s,
-                       OwnActivity{[this] { return liveness_.idle_s(); },
-                                   [this](int peer) { return liveness_.doing(peer); }});
+    heartbeat_.emplace(
+        rank_, std::move(names), limit_s,
+        OwnActivity{[this] { return liveness_.idle_s(); }, [this](int peer) { return liveness_.doing(peer); }});
     for (const int peer : neighbours(rank_, size())) heartbeat_->joined(peer, now);
     heartbeat_->started(now);
     beat_ = std::thread([this] { watch(); });
@@ -377,8 +380,11 @@ Clock::time_point end_of_start(const TransportOptions& options, Clock::time_poin
 // Outlives its transport: streams come in through it.
 class Waiter final : public GrpcWorker {
  public:
-  Waiter(Credentials credentials, std::string folder)
-      : credentials_(std::move(credentials)), folder_(std::move(folder)) {}
+  Waiter(Credentials credentials, std::string folder, std::string program)
+      : credentials_(std::move(credentials)),
+        folder_(std::move(folder)),
+        program_(std::move(program)),
+        facts_(facts_of(program_)) {}
 
   ~Waiter() override {
     std::vector<std::shared_ptr<FrameStream>> left;
@@ -406,7 +412,8 @@ class Waiter final : public GrpcWorker {
     builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // two workers at one port are a mistake
     server_ = builder.BuildAndStart();
     if (!server_ || port_ == 0)
-      return io_error(fmt::format("cannot listen at {}: the port is taken, or the address not of this machine", address));
+      return io_error(
+          fmt::format("cannot listen at {}: the port is taken, or the address not of this machine", address));
     return ok_status();
   }
 
@@ -414,14 +421,14 @@ class Waiter final : public GrpcWorker {
 
   Result<Assigned> wait(TransportOptions options, bool (*cancelled)()) override {
     std::unique_lock lock(mutex_);
-    facts_ = facts_of(options.program);
-    while (!assignment_) {
+    while (!first_) {
       if (cancelled != nullptr && cancelled()) return failed("interrupted");
       changed_.wait_until(lock, from_now(longest_pause));
     }
-    const Hello hello = visitors_.at(*assignment_).hello.value();
+    const Hello hello = *first_;
     const Clock::time_point begin = Clock::now();
     const int rank = hello.to, size = static_cast<int>(hello.addresses.size());
+    options.program = program_;
     options.heartbeat_s = hello.heartbeat_s;
     options.start_timeout_s = hello.start_timeout_s;
     options.remote.credentials = folder_;
@@ -429,6 +436,7 @@ class Waiter final : public GrpcWorker {
     assigned.job = hello.job;
     auto transport = std::make_unique<GrpcTransport>(rank, size, options, credentials_);
     transport_ = transport.get();
+    phase_ = Phase::meets;
     std::vector<std::pair<int, std::shared_ptr<FrameStream>>> early;  // rank 0's, and of ranks that were faster
     std::vector<std::shared_ptr<FrameStream>> strangers;
     for (auto& [number, visitor] : visitors_) {
@@ -447,7 +455,8 @@ class Waiter final : public GrpcWorker {
     }
     const Status met = transport->meet(end_of_start(options, begin), cancelled);
     lock.lock();
-    transport_ = nullptr;  // nobody else is attached
+    phase_ = Phase::has_met;
+    transport_ = nullptr;
     lock.unlock();
     RETURN_IF_ERROR(met);
     transport->set_up();
@@ -501,13 +510,14 @@ class Waiter final : public GrpcWorker {
     {
       const std::lock_guard lock(mutex_);
       if (closing_) return "the worker ends";
-      if (hello->from == 0 && assignment_) return other_run;
-      if (hello->from != 0 && assignment_ && (transport_ == nullptr || !belongs(*hello))) return other_run;
-      if (hello->from != 0 && !assignment_ && ++early_ > most_early) return "too many ranks came before rank 0";
+      const bool is_first = hello->from == 0;
+      if (is_first ? first_.has_value() : phase_ == Phase::has_met || (phase_ == Phase::meets && !belongs(*hello)))
+        return other_run;
+      if (!is_first && phase_ == Phase::waits && ++early_ > most_early) return "too many ranks came before rank 0";
       visitors_.at(number).hello = *hello;
-      if (hello->from == 0) assignment_ = number;
+      if (is_first) first_ = *hello;
       changed_.notify_all();
-      if (hello->from == 0 || transport_ == nullptr) return "";
+      if (phase_ != Phase::meets) return "";  // wait() attaches it, or sends it away
     }
     attach(number);
     return "";
@@ -515,8 +525,7 @@ class Waiter final : public GrpcWorker {
 
   // With the lock.
   bool belongs(const Hello& hello) const {
-    const Hello& first = *visitors_.at(*assignment_).hello;
-    return hello.run == first.run && hello.to == first.to && hello.from < first.to;
+    return hello.run == first_->run && hello.to == first_->to && hello.from < first_->to;
   }
 
   void attach(int number) {
@@ -539,20 +548,26 @@ class Waiter final : public GrpcWorker {
     }
     if (told) told(why);
     const std::lock_guard lock(mutex_);
-    visitors_.erase(number);
+    const auto visitor = visitors_.find(number);
+    // Rank 0 has gone before its run was begun: the next may come.
+    if (phase_ == Phase::waits && visitor->second.hello && visitor->second.hello->from == 0) first_.reset();
+    visitors_.erase(visitor);
     changed_.notify_all();
   }
 
+  enum class Phase { waits, meets, has_met };
+
   const Credentials credentials_;
-  const std::string folder_;
+  const std::string folder_, program_;
+  const std::vector<Fact> facts_;
   int port_ = 0;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<int, Visitor> visitors_;
-  std::vector<Fact> facts_;
   int next_ = 0;
   size_t early_ = 0;
-  std::optional<int> assignment_;  // rank 0's visit
+  std::optional<Hello> first_;  // of rank 0: which run this is
+  Phase phase_ = Phase::waits;
   GrpcTransport* transport_ = nullptr;  // while it meets the others
   bool closing_ = false;
   std::unique_ptr<FrameService> service_;
@@ -589,9 +604,10 @@ Result<std::unique_ptr<Transport>> start_grpc(TransportOptions options) {
   return std::unique_ptr<Transport>(std::move(transport));
 }
 
-Result<std::unique_ptr<GrpcWorker>> GrpcWorker::open(const std::string& address, const std::string& folder) {
+Result<std::unique_ptr<GrpcWorker>> GrpcWorker::open(const std::string& address, const std::string& folder,
+                                                     const std::string& program) {
   ASSIGN_OR_RETURN(Credentials credentials, read_credentials(folder));
-  auto worker = std::make_unique<Waiter>(std::move(credentials), folder);
+  auto worker = std::make_unique<Waiter>(std::move(credentials), folder, program);
   RETURN_IF_ERROR(worker->listen(address));
   return std::unique_ptr<GrpcWorker>(std::move(worker));
 }

@@ -1,7 +1,7 @@
 // Ranks over gRPC: processes on machines that share no MPI, no disk and no user. Rank 0 asks workers, who wait for it:
 // `nlbench worker`.
 //
-//   worker:  ASSIGN_OR_RETURN(auto worker, GrpcWorker::open("0.0.0.0:7000", credentials_folder));
+//   worker:  ASSIGN_OR_RETURN(auto worker, GrpcWorker::open("0.0.0.0:7000", credentials_folder, program));
 //            ASSIGN_OR_RETURN(Assigned assigned, worker->wait(options));     // transport, and what to run
 //   rank 0:  options.remote.workers = {"b:7000", "c:7000"};
 //            ASSIGN_OR_RETURN(auto transport, start_grpc(options));          // ranks 1 and 2
@@ -33,9 +33,11 @@ class GrpcWorker {
   virtual ~GrpcWorker() = default;
   // Error: the address cannot be listened at, is not of this machine alone and has no credentials; credentials that
   // cannot be read. Port 0: any.
-  static Result<std::unique_ptr<GrpcWorker>> open(const std::string& address, const std::string& credentials);
+  static Result<std::unique_ptr<GrpcWorker>> open(const std::string& address, const std::string& credentials,
+                                                  const std::string& program);
   virtual int port() const = 0;
-  // Until rank 0 comes. heartbeat_s and start_timeout_s are rank 0's. Once. cancelled: gives up with an error.
+  // Until rank 0 comes. program, heartbeat_s and start_timeout_s of the options do not count. Once. cancelled: gives up
+  // with an error.
   virtual Result<Assigned> wait(TransportOptions options, bool (*cancelled)()) = 0;
 };
 

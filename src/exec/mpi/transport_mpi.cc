@@ -523,8 +523,8 @@ class MpiTransport : public Transport, private NativeCollectives {
 }  // namespace
 
 Result<std::unique_ptr<Transport>> start_mpi(TransportOptions options) {
-  auto exit =
-      std::make_unique<ProcessExit>(options.last_words, options.heartbeat_s > 0 ? grace_share * options.heartbeat_s : 2);
+  auto exit = std::make_unique<ProcessExit>(options.last_words,
+                                            options.heartbeat_s > 0 ? grace_share * options.heartbeat_s : 2);
   const Clock::time_point begin = Clock::now();
   StartWatch watch(options.as.rank, options.as.is_first_on_host, options.notice);
   // Ends the process if MPI_Init takes too long: until the ranks know each other, MPI waits for a stopped one for ever.

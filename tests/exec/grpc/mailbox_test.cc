@@ -121,8 +121,8 @@ TEST(Mailbox, RefusesFramesThatFitNothing) {
 }
 
 TEST(Hello, IsReadAsItWasWritten) {
-  const Hello hello{"secret of many letters", "abc",  0, 2, {"host a", "machine"}, {{"C library", "glibc 2.36"}},
-                    {"", "b:1", "c:2"},       10,     60, "{}"};
+  const Hello hello{"secret of many letters", "abc", 0,  2,   {"host a", "machine"}, {{"C library", "glibc 2.36"}},
+                    {"", "b:1", "c:2"},       10,    60, "{}"};
   const auto read = parse_hello(to_string(hello));
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_EQ(*read, hello);

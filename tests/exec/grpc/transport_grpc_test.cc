@@ -29,7 +29,7 @@ void on_all(int size, const Body& body) {
   TransportOptions first = options_of_test();
   first.remote.job = "what to run";
   for (int rank = 1; rank < size; ++rank) {
-    workers.push_back(GrpcWorker::open("127.0.0.1:0", "").value());
+    workers.push_back(GrpcWorker::open("127.0.0.1:0", "", "test").value());
     first.remote.workers.push_back(fmt::format("127.0.0.1:{}", workers.back()->port()));
   }
   std::vector<std::thread> threads;
@@ -130,7 +130,7 @@ TEST(GrpcTransport, SaysWhichWorkerIsMissing) {
 }
 
 TEST(GrpcTransport, OtherBuildsAreRefused) {
-  auto worker = GrpcWorker::open("127.0.0.1:0", "").value();
+  auto worker = GrpcWorker::open("127.0.0.1:0", "", "test").value();
   static std::atomic<bool> enough;
   enough = false;
   std::thread waits([&] { EXPECT_FALSE(worker->wait(options_of_test(), [] { return enough.load(); }).ok()); });
@@ -145,7 +145,7 @@ TEST(GrpcTransport, OtherBuildsAreRefused) {
 }
 
 TEST(GrpcTransport, OneRunAtATime) {
-  auto worker = GrpcWorker::open("127.0.0.1:0", "").value();
+  auto worker = GrpcWorker::open("127.0.0.1:0", "", "test").value();
   TransportOptions options = options_of_test();
   options.remote.workers = {fmt::format("127.0.0.1:{}", worker->port())};
   std::thread works([&] {
@@ -165,7 +165,7 @@ TEST(GrpcTransport, OneRunAtATime) {
 }
 
 TEST(GrpcTransport, OtherMachinesNeedCredentials) {
-  const auto open = GrpcWorker::open("0.0.0.0:0", "");
+  const auto open = GrpcWorker::open("0.0.0.0:0", "", "test");
   ASSERT_FALSE(open.ok());
   EXPECT_THAT(open.error().message, HasSubstr("credentials"));
   TransportOptions options = options_of_test();
@@ -174,8 +174,8 @@ TEST(GrpcTransport, OtherMachinesNeedCredentials) {
 }
 
 TEST(GrpcTransport, APortIsTakenOnce) {
-  auto worker = GrpcWorker::open("127.0.0.1:0", "").value();
-  const auto second = GrpcWorker::open(fmt::format("127.0.0.1:{}", worker->port()), "");
+  auto worker = GrpcWorker::open("127.0.0.1:0", "", "test").value();
+  const auto second = GrpcWorker::open(fmt::format("127.0.0.1:{}", worker->port()), "", "test");
   ASSERT_FALSE(second.ok());
   EXPECT_THAT(second.error().message, HasSubstr("the port is taken"));
 }
