@@ -2,6 +2,8 @@
 
 #include <grpc/slice.h>
 #include <grpcpp/generic/generic_stub.h>
+#include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
 #include <grpcpp/support/byte_buffer.h>
 
 #include <algorithm>
@@ -172,6 +174,18 @@ class StreamOf : public FrameStream, public Reactor {
   grpc::ByteBuffer written_, read_;  // gRPC's while it writes, or reads
 };
 
+// gRPC 1.51 starts the threads of callbacks with their first user and ends them with the last one, and that end now and
+// then aborts the process (grpc_cq_internal_unref). So there is a user until the process ends.
+void keep_callbacks() {
+  static const grpc::Server* const kept = [] {
+    static grpc::CallbackGenericService nothing;
+    grpc::ServerBuilder builder;
+    builder.RegisterCallbackGenericService(&nothing);
+    return builder.BuildAndStart().release();
+  }();
+  (void)kept;
+}
+
 class ClientStream final : public StreamOf<grpc::ClientBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>> {
  public:
   ClientStream(std::shared_ptr<grpc::Channel> channel) : channel_(std::move(channel)), stub_(channel_) {}
@@ -230,7 +244,10 @@ class ServerStream final : public StreamOf<grpc::ServerGenericBidiReactor> {
 
 }  // namespace
 
+FrameService::FrameService(Arrived arrived) : arrived_(std::move(arrived)) { keep_callbacks(); }
+
 std::shared_ptr<FrameStream> dial(const std::shared_ptr<grpc::Channel>& channel, StreamEvents events) {
+  keep_callbacks();
   auto stream = std::make_shared<ClientStream>(channel);
   stream->open(stream, std::move(events));
   return stream;

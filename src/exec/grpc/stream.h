@@ -49,7 +49,7 @@ class FrameService final : public grpc::CallbackGenericService {
  public:
   // Asked for the events of each stream that comes in, before its first one.
   using Arrived = std::function<StreamEvents(const std::shared_ptr<FrameStream>&)>;
-  explicit FrameService(Arrived arrived) : arrived_(std::move(arrived)) {}
+  explicit FrameService(Arrived arrived);
   grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override;
 
  private:
