@@ -23,6 +23,7 @@ class Expander {
         plan_(plan),
         options_(options),
         batched_(std::move(batched)),
+        pieces_(graph, batched_),
         layouts_(graph.values.size()),
         out_(graph, plan, layouts_) {
     out_.set_maker([this](ValueId value, const Region& region, int shard) {
@@ -71,7 +72,7 @@ class Expander {
     for (const Stage& other : plan_.stages) alike.push_back(other.split == stage.split);
     const ImageMultiples multiples = image_multiples(graph_, stage, options_.multiples);
     StageLayouts chosen =
-        choose_layouts({graph_, stage, stage_, alike, batched_, options_.latency_bytes, multiples}, layouts_);
+        choose_layouts({graph_, stage, stage_, alike, batched_, options_.latency_bytes, multiples, pieces_}, layouts_);
     if (chosen.split_nodes == 0) {
       const std::string why =
           chosen.refused.empty() ? "no layer of it has a rule for that axis" : std::move(chosen.refused);
@@ -92,9 +93,9 @@ class Expander {
     return std::move(chosen.notes);
   }
 
-  std::optional<NodePiece> piece(const Node& node, int axis, Range range) const {
+  const std::optional<NodePiece>& piece(const Node& node, int axis, Range range) const {
     const SplitAxis how = plan_.stages[static_cast<size_t>(stage_)].split->axis;
-    return piece_in(graph_, node, how, batched_, axis, range.begin, range.end);
+    return pieces_.of(node, how, axis, range.begin, range.end);
   }
 
   // [node of the stage][shard]: what it computes of a split result. What it owns; where halos are recomputed also what
@@ -113,11 +114,9 @@ class Expander {
         Range hull = own[k];
         if (const std::vector<Range>& more = wanted[node.outputs[0].index()]; !more.empty() && more[k].end > 0)
           hull = {std::min(hull.begin, more[k].begin), std::max(hull.end, more[k].end)};
-        std::optional<NodePiece> made = piece(node, layout.axis, hull);
-        if (made)
-          own[k] = hull;
-        else
-          made = piece(node, layout.axis, own[k]);  // the rows between come from their owners
+        // Else the rows between come from their owners.
+        if (piece(node, layout.axis, hull)) own[k] = hull;
+        const std::optional<NodePiece>& made = piece(node, layout.axis, own[k]);
         for (size_t i = 0; i < node.inputs.size(); ++i) want(node.inputs[i], made->inputs[i], k, wanted);
         for (const EpilogueStep& step : node.epilogue)
           want(step.operand, {layout.axis, own[k].begin, own[k].end}, k, wanted);
@@ -144,9 +143,9 @@ class Expander {
       NodePiece part{std::vector<Region>(node.inputs.size()), node.attrs};
       Region made;
       if (layout.axis >= 0) {
-        std::optional<NodePiece> cut = piece(node, layout.axis, ranges[k]);
+        const std::optional<NodePiece>& cut = piece(node, layout.axis, ranges[k]);
         CHECK(cut.has_value(), fmt::format("'{}' has no piece that it was given", node.name));
-        part = std::move(*cut);
+        part = *cut;
         made = {layout.axis, ranges[k].begin, ranges[k].end};
       }
       if (const ValueId same = already_cut(node, part, k); same.valid()) {
@@ -178,9 +177,9 @@ class Expander {
     const Node& node = graph_.nodes[n];
     NodePiece part{std::vector<Region>(node.inputs.size()), node.attrs};
     if (region.axis >= 0) {
-      std::optional<NodePiece> cut = piece(node, region.axis, {region.begin, region.end});
+      const std::optional<NodePiece>& cut = piece(node, region.axis, {region.begin, region.end});
       CHECK(cut.has_value(), fmt::format("'{}' has no piece that a reader needs", node.name));
-      part = std::move(*cut);
+      part = *cut;
     }
     return emit(n, shard, fmt::format("{}#{}", node.name, shard), part, region,
                 {fmt::format("{}#{}", value_name(value), shard)})[0];
@@ -192,7 +191,7 @@ class Expander {
     const ValueId result = node.outputs[0];
     std::vector<ValueId> partial;
     for (size_t k = 0; k < shards(); ++k) {
-      const auto part = partial_sum_of(graph_, node, layout.inner[k], layout.inner[k + 1], k == 0);
+      const auto& part = pieces_.sum_of(node, layout.inner[k], layout.inner[k + 1], k == 0);
       CHECK(part.has_value(), fmt::format("'{}' has no partial sum that it was given", node.name));
       Node sum;
       sum.op = node.op;
@@ -256,6 +255,7 @@ class Expander {
   const Plan& plan_;
   const SplitOptions options_;
   const std::vector<bool> batched_;
+  mutable Pieces pieces_;
   std::vector<Layout> layouts_;  // [value]
   PieceGraph out_;
   int stage_ = 0;
@@ -290,12 +290,13 @@ std::vector<SplitAxis> applicable_axes(const Graph& graph, size_t begin, size_t 
   if (std::ranges::find(axes, SplitAxis::batch) != axes.end()) {
     if (auto by_sample = batched_values(graph); by_sample.ok()) batched = std::move(by_sample).value();
   }
+  Pieces pieces(graph, batched);
   for (const SplitAxis axis : axes) {
     const Stage stage{begin, end, {DeviceId(0), DeviceId(1)}, Split{axis, false, {1, 1}}};
     std::vector<Layout> layouts(graph.values.size());
     // The first layer that is split so is enough.
     bool applies = false;
-    choose_layouts({graph, stage, 0, alike, batched, bytes(0), {}}, layouts,
+    choose_layouts({graph, stage, 0, alike, batched, bytes(0), {}, pieces}, layouts,
                    [&](const Node& node, const StageLayouts& chosen) {
                      const bool is_split = layouts[node.outputs[0].index()].axis >= 0;
                      switch (axis) {

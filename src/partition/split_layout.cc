@@ -64,8 +64,8 @@ class Chooser {
     return stage == q_.index || q_.alike[static_cast<size_t>(stage)];
   }
 
-  std::optional<NodePiece> piece(const Node& node, int axis, int64_t begin, int64_t end) const {
-    return piece_in(graph_, node, split_.axis, q_.batched, axis, begin, end);
+  const std::optional<NodePiece>& piece(const Node& node, int axis, int64_t begin, int64_t end) const {
+    return q_.pieces.of(node, split_.axis, axis, begin, end);
   }
   bool all_pieces(const Node& node, int axis, const std::vector<int64_t>& bounds) const {
     if (bounds.empty()) return false;
@@ -195,7 +195,7 @@ class Chooser {
     const int64_t extent = shape_of(node.inputs[0])[static_cast<size_t>(axis)];
     for (size_t o = 0; o < out.size(); ++o) {
       if (out[o] != extent || extent < 2) continue;
-      const auto part = piece_of(graph_, node, static_cast<int>(o), 0, 1);
+      const auto& part = q_.pieces.of(node, static_cast<int>(o), 0, 1);
       if (part && part->inputs[0] == Region{axis, 0, 1}) return static_cast<int>(o);
     }
     return -1;
@@ -209,7 +209,7 @@ class Chooser {
       const Node& node = graph_.nodes[n];
       const int64_t extent = shape_of(value)[static_cast<size_t>(axis)];
       if (node.op == Op::Slice) {
-        const auto part = piece_of(graph_, node, axis, 0, 1);
+        const auto& part = q_.pieces.of(node, axis, 0, 1);
         return part && shape_of(node.outputs[0])[static_cast<size_t>(axis)] < extent;
       }
       const int behind = is_view(node.op) ? same_axis_behind(node, axis) : -1;
@@ -226,7 +226,7 @@ class Chooser {
       std::vector<int64_t> bounds = share_bounds(extent, split_.shares, grain);
       bool made = all_pieces(node, axis, bounds);
       for (size_t k = 0; made && k < shards(); ++k) {
-        const auto part = piece(node, axis, bounds[k], bounds[k + 1]);
+        const auto& part = piece(node, axis, bounds[k], bounds[k + 1]);
         made = can_make(node.inputs[0], part->inputs[0]);
       }
       if (made) return Layout{axis, std::move(bounds), {}, q_.index, -1};
@@ -240,7 +240,7 @@ class Chooser {
     if (layout.stage != q_.index || layout.on_demand < 0) return true;
     if (region.axis < 0) return true;
     const Node& node = graph_.node(graph_.value(value).producer);
-    const auto part = piece(node, region.axis, region.begin, region.end);
+    const auto& part = piece(node, region.axis, region.begin, region.end);
     return part && can_make(node.inputs[0], part->inputs[0]);
   }
 
@@ -275,7 +275,8 @@ class Chooser {
         if (groups >= static_cast<int64_t>(shards())) grain = std::lcm(grain, extent / groups);
       }
       for (size_t o = 0; o < out.size(); ++o) {
-        const auto part = out[o] < 1 ? std::nullopt : piece_of(graph_, node, static_cast<int>(o), 0, 1);
+        if (out[o] < 1) continue;
+        const auto& part = q_.pieces.of(node, static_cast<int>(o), 0, 1);
         if (!part || part->inputs[static_cast<size_t>(at)].axis != axis) continue;
         const Region& region = part->inputs[static_cast<size_t>(at)];
         const int64_t each = region.end - region.begin;
@@ -294,7 +295,7 @@ class Chooser {
     if (axis < 0 || !is_split(node.inputs[0]) || layout_of(node.inputs[0]).axis != axis) return std::nullopt;
     const std::vector<int64_t>& inner = layout_of(node.inputs[0]).bounds;
     for (size_t k = 0; k < shards(); ++k) {
-      if (!partial_sum_of(graph_, node, inner[k], inner[k + 1], k == 0)) return std::nullopt;
+      if (!q_.pieces.sum_of(node, inner[k], inner[k + 1], k == 0)) return std::nullopt;
     }
     Layout layout{-1, {}, inner, q_.index, -1};
     scatter(node, layout);
@@ -373,7 +374,7 @@ class Chooser {
     if (bounds.empty()) return false;
     const auto at = static_cast<size_t>(std::ranges::find(node.inputs, input) - node.inputs.begin());
     for (size_t k = 0; k < shards(); ++k) {
-      const auto part = piece(node, axis, bounds[k], bounds[k + 1]);
+      const auto& part = piece(node, axis, bounds[k], bounds[k + 1]);
       if (!part || part->inputs[at].axis != layout_of(input).axis || is_empty(part->inputs[at])) return false;
     }
     return true;
@@ -389,7 +390,7 @@ class Chooser {
       const int64_t extent = shape_of(input)[static_cast<size_t>(from.axis)];
       const int64_t each = extent == 0 ? 0 : size_of(graph_.value(input).type).value() / extent;
       for (size_t k = 0; k < shards(); ++k) {
-        const auto part = piece(node, axis, bounds[k], bounds[k + 1]);
+        const auto& part = piece(node, axis, bounds[k], bounds[k + 1]);
         Region region = part->inputs[i];
         if (region.axis != from.axis) region = {from.axis, 0, extent};
         fetched += each * outside(region.begin, region.end, from.bounds[k], from.bounds[k + 1]);
@@ -445,12 +446,6 @@ ImageMultiples image_multiples(const Graph& graph, const Stage& stage, const std
     if (rounded_bounds(extent, split.shares, all).empty()) return {};
   }
   return multiples;
-}
-
-std::optional<NodePiece> piece_in(const Graph& graph, const Node& node, SplitAxis how, const std::vector<bool>& batched,
-                                  int axis, int64_t begin, int64_t end) {
-  if (how == SplitAxis::batch) return samples_of_node(graph, node, batched, begin, end);
-  return piece_of(graph, node, axis, begin, end);
 }
 
 StageLayouts choose_layouts(const LayoutQuery& query, std::vector<Layout>& layouts, const LayoutsEnough& enough) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "partition/pieces.h"
 #include "partition/plan.h"
 #include "partition/split_rules.h"
 
@@ -68,13 +69,10 @@ struct LayoutQuery {
   const std::vector<bool>& batched;
   Bytes latency_bytes;              // SplitOptions
   const ImageMultiples& multiples;  // of the stage
+  Pieces& pieces;                   // of the graph, with `batched`
 };
 // enough: asked after each node, whether the rest can be left out.
 using LayoutsEnough = std::function<bool(const Node&, const StageLayouts&)>;
 StageLayouts choose_layouts(const LayoutQuery& query, std::vector<Layout>& layouts, const LayoutsEnough& enough = {});
-
-// The piece of `node` that a shard makes when it has [begin, end) of the layout's axis.
-std::optional<NodePiece> piece_in(const Graph& graph, const Node& node, SplitAxis how, const std::vector<bool>& batched,
-                                  int axis, int64_t begin, int64_t end);
 
 }  // namespace nlsplit::inline partition

@@ -43,14 +43,14 @@ int64_t extent_of(const Graph& graph, ValueId value, int axis) {
 class PartsFinder {
  public:
   PartsFinder(const Graph& graph, const Split& split, const std::vector<bool>& batched, Bytes latency_bytes,
-              const ImageMultiples& multiples)
-      : graph_(graph), split_(split), batched_(batched), weight_seen_(graph.values.size(), false) {
+              const ImageMultiples& multiples, Pieces& pieces)
+      : graph_(graph), split_(split), pieces_(pieces), weight_seen_(graph.values.size(), false) {
     found_.layouts.resize(graph.values.size());
     std::vector<DeviceId> devices;
     for (size_t k = 0; k < shards(); ++k) devices.emplace_back(k);
     const Stage all{0, graph.nodes.size(), devices, split};
     const std::vector<bool> alike{false};
-    choose_layouts({graph, all, 0, alike, batched, latency_bytes, multiples}, found_.layouts);
+    choose_layouts({graph, all, 0, alike, batched, latency_bytes, multiples, pieces}, found_.layouts);
     const auto sum = static_cast<double>(std::accumulate(split.shares.begin(), split.shares.end(), int64_t{0}));
     for (const int64_t share : split.shares) shares_.push_back(static_cast<double>(share) / sum);
   }
@@ -68,13 +68,14 @@ class PartsFinder {
     SplitParts::OfNode parts;
     parts.is_split = (layout.axis >= 0 || layout.sums()) && !is_view(node.op);
     // [shard]: what it reads. Made on demand: its share, from whole inputs.
-    std::vector<std::optional<NodePiece>> pieces(shards());
+    std::vector<const NodePiece*> pieces(shards(), nullptr);
+    const auto known = [](const Pieces::Piece& piece) { return piece ? &*piece : nullptr; };
     for (size_t k = 0; k < shards(); ++k) {
       if (layout.sums()) {
-        pieces[k] = partial_sum_of(graph_, node, layout.inner[k], layout.inner[k + 1], k == 0);
+        pieces[k] = known(pieces_.sum_of(node, layout.inner[k], layout.inner[k + 1], k == 0));
         parts.work.push_back(part(layout.inner, k));
       } else if (layout.axis >= 0) {
-        pieces[k] = piece_in(graph_, node, split_.axis, batched_, layout.axis, layout.bounds[k], layout.bounds[k + 1]);
+        pieces[k] = known(pieces_.of(node, split_.axis, layout.axis, layout.bounds[k], layout.bounds[k + 1]));
         parts.work.push_back(part(layout.bounds, k));
       } else if (layout.on_demand >= 0) {
         parts.work.push_back(shares_[k]);
@@ -85,7 +86,7 @@ class PartsFinder {
       if (!input.valid()) continue;
       std::vector<Region> regions(shards());
       for (size_t k = 0; k < shards(); ++k) {
-        if (pieces[k] && i < pieces[k]->inputs.size()) regions[k] = pieces[k]->inputs[i];
+        if (pieces[k] != nullptr && i < pieces[k]->inputs.size()) regions[k] = pieces[k]->inputs[i];
       }
       if (graph_.value(input).kind == ValueKind::weight)
         read_weight(input, regions, layout.on_demand >= 0, parts);
@@ -157,7 +158,7 @@ class PartsFinder {
 
   const Graph& graph_;
   const Split& split_;
-  const std::vector<bool>& batched_;
+  Pieces& pieces_;
   std::vector<double> shares_;     // [shard], sum 1
   std::vector<bool> weight_seen_;  // [value]
   std::map<size_t, std::vector<size_t>> of_value_;
@@ -296,7 +297,8 @@ SplitLoads::SplitLoads(const Graph& graph, const Cluster& cluster, const Network
       costs_(costs),
       multiples_(std::move(multiples)),
       kinds_(device_kinds(costs.node_seconds)),
-      batched_(graph.values.size(), false) {
+      batched_(graph.values.size(), false),
+      pieces_(graph, batched_) {
   if (auto batched = batched_values(graph); batched.ok()) batched_ = std::move(batched).value();
 }
 
@@ -309,7 +311,7 @@ const SplitParts& SplitLoads::parts(const Stage& stage, Bytes latency_bytes) {
       {split.axis, split.recompute_halo, split.shares, latency_bytes.value(), std::move(multiples)}, nullptr);
   if (added)
     at->second = std::make_unique<const SplitParts>(
-        PartsFinder(graph_, split, batched_, latency_bytes, std::get<ImageMultiples>(at->first)).run());
+        PartsFinder(graph_, split, batched_, latency_bytes, std::get<ImageMultiples>(at->first), pieces_).run());
   return *at->second;
 }
 

@@ -68,6 +68,7 @@ class SplitLoads {
   std::vector<int64_t> multiples_;
   std::vector<DeviceId> kinds_;  // device_kinds
   std::vector<bool> batched_;
+  Pieces pieces_;
   std::map<Way, std::unique_ptr<const SplitParts>> parts_;
 };
 

@@ -11,6 +11,10 @@
 #include "ranking/lower_bound.h"
 #include "ranking/ranker.h"
 
+// jemalloc's, in a program that links it.
+extern "C" int mallctl(const char* name, void* old, size_t* old_size, void* given, size_t given_size)
+    __attribute__((weak));
+
 namespace nlsplit::inline ranking {
 namespace {
 
@@ -30,6 +34,14 @@ void keep_times_only(LoweredPlan& plan) {
   plan.timed.member_offset = {};
 }
 
+// Simulations may be children of this process, and a fork takes as long as there are pages.
+void return_freed_memory() {
+#ifdef __GLIBC__
+  malloc_trim(0);
+#endif
+  if (mallctl != nullptr) mallctl("arena.4096.purge", nullptr, nullptr, nullptr, 0);  // 4096: all arenas
+}
+
 }  // namespace
 
 Status Ranker::judge() {
@@ -44,10 +56,7 @@ Status Ranker::judge() {
   }
   candidates_ = {};
   scorers_.clear();
-#ifdef __GLIBC__
-  // Simulations are children of this process, and a fork takes as long as there are pages.
-  malloc_trim(0);
-#endif
+  return_freed_memory();
   // Some at a time: the Programs of a large model take tens of megabytes each.
   for (size_t begin = 0; begin < chosen.size();) {
     progress("simulating", begin, chosen.size());

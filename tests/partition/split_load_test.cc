@@ -152,7 +152,9 @@ void expect_parts_of_expanded(const Graph& graph, const Plan& plan, const std::v
   const std::vector<bool> alike{false};
   std::vector<bool> batched(graph.values.size(), false);
   if (auto by_sample = batched_values(graph); by_sample.ok()) batched = *by_sample;
-  choose_layouts({graph, stage, 0, alike, batched, bytes(0), image_multiples(graph, stage, multiples)}, layouts);
+  Pieces pieces(graph, batched);
+  const ImageMultiples images = image_multiples(graph, stage, multiples);
+  choose_layouts({graph, stage, 0, alike, batched, bytes(0), images, pieces}, layouts);
   std::vector<std::vector<double>> parts(graph.nodes.size(), std::vector<double>(shards, 0));
   for (const Stage& made : expanded->plan.stages) {
     for (size_t n = made.begin; n < made.end; ++n) {

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <fstream>
@@ -20,8 +21,7 @@ long resident_bytes() {
   return resident * ::sysconf(_SC_PAGESIZE);
 }
 
-// The peak of the process that simulates, beyond what it was born with. In a process of its own, whose only child it
-// is.
+// The peak of the process that simulates, beyond what it was born with: one of its own, or its only child.
 long simulation_bytes(const Cluster& cluster, const TimedGraph& graph) {
   std::array<int, 2> pipe{};
   EXPECT_EQ(::pipe(pipe.data()), 0);
@@ -30,9 +30,10 @@ long simulation_bytes(const Cluster& cluster, const TimedGraph& graph) {
     const long born_with = resident_bytes();
     const auto timings = simulate_all(simgrid_tier(), cluster, {&graph});
     if (!timings.ok()) std::fprintf(stderr, "%s\n", timings.error().to_string().c_str());
-    rusage used{};
-    ::getrusage(RUSAGE_CHILDREN, &used);
-    const long own = timings.ok() ? used.ru_maxrss * 1024 - born_with : -1;
+    rusage here{}, in_children{};  // where it needs SimGrid
+    ::getrusage(RUSAGE_SELF, &here);
+    ::getrusage(RUSAGE_CHILDREN, &in_children);
+    const long own = timings.ok() ? std::max(here.ru_maxrss, in_children.ru_maxrss) * 1024 - born_with : -1;
     ::_exit(::write(pipe[1], &own, sizeof own) == sizeof own ? 0 : 1);
   }
   long own = -1;

@@ -13,9 +13,7 @@
 #include <utility>
 
 #include "sim/fast.h"
-#include "sim/runner.h"
-#include "sim/simgrid/even_flows.h"
-#include "sim/simgrid/lone_flows.h"
+#include "sim/simgrid/even_clock.h"
 
 namespace nlsplit::inline sim {
 namespace {
@@ -89,23 +87,15 @@ SimGridPlatform make_platform(const TimedGraph& graph, const Cluster& cluster, d
   return platform;
 }
 
-// Steps are queued here and not in SimGrid, which has one timer, for the earliest of them: so steps of one moment come
-// in a fixed order. Nor does SimGrid get a message that has its way to itself, before another one joins it, nor
-// messages that all have the same rate (SimGrid 3.32 looks through all it moves whenever one of them ends); and while
-// it has no message at all it is not asked for the time.
-class SimGridClock {
+// While SimGrid has no message at all it is not asked for the time.
+class SimGridClock : private EvenClock {
  public:
   SimGridClock(const TimedGraph& graph, const Cluster& cluster, Timing& timing, SimGridPlatform platform, double unit)
-      : graph_(graph),
-        timing_(timing),
+      : EvenClock(graph, cluster, timing, links_of(graph.courses)),
         platform_(std::move(platform)),
         unit_(unit),
-        runner_(graph, timing, *this),
         comms_(graph.activities.size()),
-        ways_(graph.activities.size(), Way::not_here),
-        courses_(graph.courses),
-        lone_(graph, cluster, links_of(courses_)),
-        even_(graph, cluster) {
+        courses_(graph.courses) {
     for (sg::Link* link : platform_.links) bandwidths_.push_back(link != nullptr ? link->get_bandwidth() : 0);
     std::erase_if(courses_, [this](const LinkCourse& course) { return !is_used(course.link()); });
     for (const LinkCourse& course : courses_) follow(course);
@@ -116,36 +106,16 @@ class SimGridClock {
   }
 
   size_t run(const sg::Engine& engine) {
-    runner_.begin();
+    begin();
     await_change();
     after_steps();
     engine.run();
-    return runner_.unfinished();
+    return unfinished();
   }
 
   std::optional<Error> why() const { return runner_.why(); }
 
-  void at(double time, uint32_t activity, Step step) { queue_.push({time, activity, step}); }
-
-  void flow(uint32_t activity, double now) {
-    joined_.clear();
-    if (lone_.begin(activity, joined_)) {
-      ways_[activity] = Way::alone;
-      at(now + graph_.activities[activity].duration, activity, Step::flow_done);
-      return;
-    }
-    for (const uint32_t other : joined_) {
-      const double duration = graph_.activities[other].duration;
-      ways_[other] = Way::joined;
-      share(other, std::max(0.0, timing_.moves[other] + duration - now) / duration);
-    }
-    share(activity, 1);
-  }
-
  private:
-  // How a message moves: by itself, with others though the end it had alone is still in the queue, or neither.
-  enum class Way : uint8_t { not_here, alone, joined };
-
   static std::vector<LinkId> links_of(const std::vector<LinkCourse>& courses) {
     std::vector<LinkId> links;
     for (const LinkCourse& course : courses) links.push_back(course.link());
@@ -153,20 +123,6 @@ class SimGridClock {
   }
 
   size_t host_of(int device) const { return static_cast<size_t>(graph_.host_of_device[static_cast<size_t>(device)]); }
-
-  // The rest of a message moves with others: by share_evenly(), or by begin_shared() when SimGrid's clock is there.
-  void share(uint32_t activity, double rest) {
-    waiting_.emplace_back(activity, graph_.activities[activity].bytes * rest);
-  }
-
-  // At the end of a moment, while SimGrid moves nothing. False: what waits is for SimGrid.
-  bool share_evenly() {
-    if (waiting_.empty() && !even_.has_ended()) return true;
-    const bool even = even_.begin(now_, waiting_);
-    waiting_.clear();
-    if (!even) even_.give_up(waiting_);
-    return even;
-  }
 
   bool needs_simgrid() const { return shared_ > 0 || !courses_.empty(); }
 
@@ -200,50 +156,12 @@ class SimGridClock {
     finished_.clear();
   }
 
-  double next_time() const {
-    return std::min(even_.next(), queue_.empty() ? std::numeric_limits<double>::infinity() : queue_.top().time);
-  }
-
-  // All steps up to a moment.
-  void take_steps(double until) {
-    while (next_time() <= until) {
-      if (even_.next() <= next_time()) {
-        end_even();
-        continue;
-      }
-      const TimedStep next = queue_.top();
-      queue_.pop();
-      if (next.step == Step::flow_done) {
-        const Way way = std::exchange(ways_[next.activity], Way::not_here);
-        if (way == Way::joined) continue;
-        if (way == Way::alone) lone_.end(next.activity);
-      }
-      runner_.step(next.activity, next.step, next.time);
-    }
-  }
-
-  void end_even() {
-    const double now = even_.next();
-    ended_.clear();
-    even_.take_ended(ended_);
-    for (const uint32_t activity : ended_) {
-      lone_.end(activity);
-      runner_.step(activity, Step::flow_done, now);
-    }
-  }
-
   // While SimGrid has nothing to move and no link changes, time is the queue's.
-  void go_on() {
+  void go_on_without() {
     if (!needs_simgrid()) {
       cancel(timer_);
       cancel(admission_);
-      for (;;) {
-        take_steps(now_);
-        if (runner_.has_asked()) runner_.admit(now_);
-        if (next_time() <= now_) continue;
-        if (!share_evenly() || std::isinf(next_time())) break;
-        now_ = std::max(now_, next_time());
-      }
+      go_on();
     }
     arm();
   }
@@ -277,7 +195,7 @@ class SimGridClock {
   void after_steps() {
     if (needs_simgrid()) begin_shared();
     if (runner_.has_asked() && needs_simgrid()) admit_after_this_moment();
-    go_on();
+    go_on_without();
   }
 
   // A card takes messages when all steps of a moment are done, or who asked first would depend on whether SimGrid ends
@@ -318,27 +236,16 @@ class SimGridClock {
     });
   }
 
-  const TimedGraph& graph_;
-  const Timing& timing_;
   SimGridPlatform platform_;
   double unit_;
-  Runner<SimGridClock> runner_;
-  EventQueue queue_;
-  double now_ = 0;  // of the last steps
   simgrid::kernel::timer::Timer* timer_ = nullptr;
   double timer_due_ = 0;
   simgrid::kernel::timer::Timer* admission_ = nullptr;
   std::vector<sg::CommPtr> comms_;  // by activity, while SimGrid moves it
   std::vector<uint32_t> finished_;
-  size_t shared_ = 0;                     // messages that SimGrid moves
-  std::vector<EvenFlows::Rest> waiting_;  // that are to move with others from this moment on
-  std::vector<Way> ways_;                 // by activity
-  std::vector<LinkCourse> courses_;       // of links that change, at what they are now
-  std::vector<double> bandwidths_;        // by link and direction, what they have at best
-  LoneFlows lone_;
-  std::vector<uint32_t> joined_;
-  EvenFlows even_;
-  std::vector<uint32_t> ended_;
+  size_t shared_ = 0;                // messages that SimGrid moves
+  std::vector<LinkCourse> courses_;  // of links that change, at what they are now
+  std::vector<double> bandwidths_;   // by link and direction, what they have at best
 };
 
 Status run_or_throw(const TimedGraph& graph, const Cluster& cluster, Timing& timing) {

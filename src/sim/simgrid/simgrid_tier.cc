@@ -21,6 +21,7 @@
 #include "base/child_process.h"
 #include "base/cores.h"
 #include "sim/simgrid/engine.h"
+#include "sim/simgrid/even_clock.h"
 
 namespace nlsplit::inline sim {
 namespace {
@@ -185,6 +186,21 @@ size_t await_fewer(const std::deque<Job>& jobs, size_t width) {
   }
 }
 
+// None: it needs SimGrid.
+std::optional<Timing> time_evenly(const Simulation& simulation) {
+  std::optional<Timing> timing(std::in_place);
+  bool even = false;
+  if (simulation.disturb) {
+    TimedGraph disturbed = *simulation.graph;
+    simulation.disturb(disturbed);
+    even = run_evenly(disturbed, *simulation.cluster, *timing);
+  } else {
+    even = run_evenly(*simulation.graph, *simulation.cluster, *timing);
+  }
+  if (!even) timing.reset();
+  return timing;
+}
+
 class SimGridTier final : public Tier {
  public:
   std::string_view name() const override { return "simgrid"; }
@@ -202,26 +218,52 @@ class SimGridTier final : public Tier {
 
   Status simulate_each(size_t count, const std::function<Simulation(size_t)>& simulation,
                        const std::function<bool(size_t, Timing)>& take) const override {
+    const size_t most = 8 * core_count();  // at once: their timings are kept until it is their turn
+    for (size_t begin = 0; begin < count; begin += most) {
+      std::vector<Simulation> simulations;
+      for (size_t i = begin; i < std::min(count, begin + most); ++i) simulations.push_back(simulation(i));
+      std::vector<std::optional<Timing>> even(simulations.size());
+      on_all_cores(simulations.size(), [&](size_t i) { even[i] = time_evenly(simulations[i]); });
+      ASSIGN_OR_RETURN(const bool go_on, in_order(begin, count, simulations, even, take));
+      if (!go_on) break;
+    }
+    return ok_status();
+  }
+
+ private:
+  // Those that need SimGrid in children. Whether to go on.
+  static Result<bool> in_order(size_t begin, size_t count, const std::vector<Simulation>& simulations,
+                               std::vector<std::optional<Timing>>& even,
+                               const std::function<bool(size_t, Timing)>& take) {
     std::deque<Job> running;             // in order; those whose process has ended may wait for one before them
     constexpr size_t most_waiting = 64;  // each holds a pipe and shared memory
     const size_t width = core_count(), most = width + std::min(7 * width, most_waiting);
     std::optional<Error> trouble;
     bool go_on = true;
+    size_t next = 0;  // to be taken
+    const auto take_even = [&](size_t end) {
+      for (; next < end && !trouble && go_on; ++next) {
+        if (even[next]) go_on = take(begin + next, *std::exchange(even[next], std::nullopt));
+      }
+    };
     const auto collect_first = [&] {
       const Job job = std::move(running.front());
       running.pop_front();
       auto timing = collect(job);  // also after trouble: nobody is left behind
-      if (timing) {
-        go_on = go_on && take(job.index, std::move(timing).value());
+      take_even(job.index);
+      if (timing && !trouble) {
+        go_on = go_on && take(begin + job.index, std::move(timing).value());
       } else if (!trouble) {
         trouble = timing.error();
-        trouble->message = fmt::format("simulation {} of {}: {}", job.index + 1, count, trouble->message);
+        trouble->message = fmt::format("simulation {} of {}: {}", begin + job.index + 1, count, trouble->message);
       }
+      next = std::max(next, job.index + 1);
     };
-    for (size_t i = 0; i < count && !trouble && go_on; ++i) {
+    for (size_t i = 0; i < simulations.size() && !trouble && go_on; ++i) {
+      if (even[i]) continue;
       while (running.size() >= most || await_fewer(running, width) >= width) collect_first();
       if (trouble || !go_on) break;
-      auto job = start(simulation(i), i);
+      auto job = start(simulations[i], i);
       if (job) {
         running.push_back(std::move(job).value());
       } else {
@@ -229,8 +271,9 @@ class SimGridTier final : public Tier {
       }
     }
     while (!running.empty()) collect_first();
+    take_even(simulations.size());
     if (trouble) return *std::move(trouble);
-    return ok_status();
+    return go_on;
   }
 };
 

@@ -12,12 +12,14 @@
 
 namespace nlsplit::inline sim {
 
-// Each graph in a child process of its own, with a fresh engine: SimGrid allows one engine a process and cannot undo
-// it, its fluid model's last bits depend on what ran before, and it aborts on trouble. So any cluster may follow any
-// other, the same graph always gives the same bits, and a crash is an error with the child's last words. As many
-// children at a time as there are cores, about 1 ms each beyond the simulation itself; disturbances happen in the
-// child. Buffered C streams are flushed first. The caller must have no threads. Errors: SimGrid refused the platform,
-// died, or left activities over; the system gave no child or no memory.
+// A graph whose messages never share links unevenly (sim/simgrid/even_clock.h) is run in this process, on all cores at
+// once. Each other one in a child process of its own, with a fresh engine: SimGrid allows one engine a process and
+// cannot undo it, its fluid model's last bits depend on what ran before, and it aborts on trouble. So any cluster may
+// follow any other, the same graph always gives the same bits, and a crash is an error with the child's last words. As
+// many children at a time as there are cores, about 1 ms each beyond the simulation itself and what a fork takes (the
+// more pages this process has, the longer); disturbances may happen in a child or on another thread, and twice.
+// Buffered C streams are flushed first. The caller must have no threads. Errors: SimGrid refused the platform, died, or
+// left activities over; the system gave no child or no memory.
 const Tier& simgrid_tier();
 
 }  // namespace nlsplit::inline sim
