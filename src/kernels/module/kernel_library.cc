@@ -84,7 +84,8 @@ Result<KernelLibrary> KernelLibrary::load_file(Isa isa, const std::string& path)
   return KernelLibrary(isa, handle, {module.code, module.count}, module.use_dot_products);
 }
 
-KernelLibrary::KernelLibrary(Isa isa, void* handle, std::span<const KernelCode> code, void (*use_dot_products)(bool, bool))
+KernelLibrary::KernelLibrary(Isa isa, void* handle, std::span<const KernelCode> code,
+                             void (*use_dot_products)(bool, bool))
     : isa_(isa), handle_(handle), code_(code), use_dot_products_(use_dot_products) {
   use_dot_product(true);
 }
