@@ -4,13 +4,16 @@
 
 namespace nlsplit::inline tools {
 
-void add_transport_option(CLI::App& command, const TransportKind*& transport) {
+void add_transport_option(CLI::App& command, const TransportKind*& transport, bool workers) {
+  std::vector<std::string> names = transport_names();
+  if (!workers) std::erase(names, "grpc");
   command
       .add_option_function<std::string>(
           "--transport", [&transport](const std::string& name) { transport = find_transport(name); },
-          about_transports())
+          workers ? about_transports()
+                  : "mpi: a rank a device (default); threads: all devices in this process, without mpirun")
       ->type_name("NAME")
-      ->check(CLI::IsMember(transport_names()));
+      ->check(CLI::IsMember(names));
 }
 
 void add_remote_options(CLI::App& command, Remote& remote) {
@@ -59,7 +62,7 @@ void add_launch_options(CLI::App& command, LaunchArguments& arguments) {
       .add_flag("--on-hosts", arguments.on_hosts,
                 "Start each device's rank on the host of that name (default: where mpirun likes)")
       ->envname("NLBENCH_ON_HOSTS");
-  add_transport_option(command, arguments.transport);
+  add_transport_option(command, arguments.transport, false);
   command.add_option("--polling", arguments.polling, "As of nlbench run (default auto)")
       ->check(CLI::IsMember({"auto", "spin", "sleep"}))
       ->envname("NLBENCH_POLLING");

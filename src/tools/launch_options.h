@@ -9,8 +9,8 @@ class App;
 
 namespace nlsplit::inline tools {
 
-// The option --transport.
-void add_transport_option(CLI::App& command, const TransportKind*& transport);
+// The option --transport. workers: also those whose other ranks wait for this one.
+void add_transport_option(CLI::App& command, const TransportKind*& transport, bool workers);
 
 // The options --workers and --tls, of the transport grpc.
 void add_remote_options(CLI::App& command, Remote& remote);

@@ -16,6 +16,8 @@
 namespace nlsplit::inline tools {
 namespace {
 
+constexpr double agree_patience_s = 300;  // rank 0 plans, and reads files
+
 int end_of_ranks(const Status& status, bool speaks) {
   if (interrupted()) {
     if (speaks) std::fputs("interrupted\n", stderr);
@@ -28,7 +30,7 @@ int end_of_ranks(const Status& status, bool speaks) {
 }  // namespace
 
 void add_ranks_options(CLI::App& command, RanksArguments& arguments) {
-  add_transport_option(command, arguments.transport);
+  add_transport_option(command, arguments.transport, true);
   add_remote_options(command, arguments.remote);
   add_polling_option(command, arguments.polling);
   command
@@ -51,8 +53,7 @@ RunOptions run_options(const RanksArguments& arguments) {
 }
 
 Status agree_on(Transport& transport, const Status& mine) {
-  constexpr double patience_s = 300;  // rank 0 plans, and reads files
-  return agree(transport, mine, {patience_s, interrupted, "rank 0's files"});
+  return agree(transport, mine, {agree_patience_s, interrupted, "rank 0's files"});
 }
 
 int run_ranks(const RanksArguments& arguments, const RunOptions& options, const std::function<Status()>& in_threads,
@@ -71,7 +72,7 @@ int run_ranks(const RanksArguments& arguments, const RunOptions& options, const 
   start.program = "nlbench " NLS_VERSION;
   start.heartbeat_s = arguments.heartbeat_s;
   start.polling = polling_of(arguments.polling);
-  start.remote = remote_of(arguments.remote, {true, options});
+  start.remote = remote_of(arguments.remote, {true, true, agree_patience_s, options});
   auto transport = arguments.transport->start(std::move(start));
   if (!transport) return report(transport.error());
   is_first = (*transport)->rank() == 0;

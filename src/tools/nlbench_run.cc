@@ -330,6 +330,8 @@ int run_command(const RunArguments& arguments) {
   auto options = options_of(arguments);
   if (!options) return report(options.error());
   if (arguments.hosts.asked) return finish(print_hosts_of(arguments), true);
+  if (!arguments.turns.empty() && kind.name == "grpc")
+    return report(unsupported("--turns over grpc: workers take part in one plan"));
   // Beyond the end of this function: another thread may end the process at any time.
   static FlightRecords records(flight_dir(arguments), run_id());
   record_crashes(records);
@@ -350,7 +352,9 @@ int run_command(const RunArguments& arguments) {
   start.heartbeat_s = arguments.heartbeat_s;
   start.start_timeout_s = arguments.start_timeout_s;
   start.notice = options->notice;
-  start.remote = remote_of(arguments.remote, {arguments.steps > 0, *options});
+  // Without a heartbeat nobody knows whether rank 0 still works.
+  const double patience_s = arguments.heartbeat_s > 0 ? arguments.deadlines.prepare_s : 0;
+  start.remote = remote_of(arguments.remote, {arguments.steps > 0, false, patience_s, *options});
   Finished finished;
   start.last_words = [&](Error why, bool speaks) {
     if (started && exit_code(why) != 2) write_flight(arguments, records, why);

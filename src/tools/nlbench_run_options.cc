@@ -105,7 +105,7 @@ void add_run_options(CLI::App& app, int& code, int (*run)(const RunArguments&)) 
           "online plan\n"
           "can `replay` it (docs/schedules.md)")
       ->excludes(steps);
-  add_transport_option(*command, a->transport);
+  add_transport_option(*command, a->transport, true);
   add_remote_options(*command, a->remote);
   add_polling_option(*command, a->polling);
   command

@@ -32,17 +32,21 @@ Status take_part(const WorkerArguments& arguments, Transport& transport, WorkerJ
   options.cancelled = interrupted;
   options.gpu.backend = arguments.gpu_backend;
   options.notice = [](const std::string& notice) { fmt::print(stderr, "nlbench worker: {}\n", notice); };
-  RETURN_IF_ERROR(agree(transport, ok_status(), {options.deadlines.prepare_s, interrupted, "rank 0's files"}));
-  const Waiting end{options.deadlines.prepare_s, interrupted, "the end of the run"};
-  if (job.session) {
-    const Result<SessionResult> result = run_session(nullptr, Job{}, choose_from({}), transport, options);
-    return agree(transport, result ? ok_status() : Status(result.error()), end);
-  }
-  RETURN_IF_ERROR(run(nullptr, Job{}, transport, options));
-  return agree(transport, ok_status(), end);
+  RETURN_IF_ERROR(agree(transport, ok_status(), {job.patience_s, interrupted, "rank 0's files"}));
+  const auto run_it = [&]() -> Status {
+    if (job.session) {
+      RETURN_IF_ERROR(run_session(nullptr, Job{}, choose_from({}), transport, options));
+    } else {
+      RETURN_IF_ERROR(run(nullptr, Job{}, transport, options));
+    }
+    return ok_status();
+  };
+  const Status ran = run_it();
+  if (!ran.ok() && !job.agrees_on_failure) return ran;
+  return agree(transport, ran, {job.patience_s, interrupted, "the end of the run"});
 }
 
-// One run, in this process, which ends with it. 2: there was none.
+// One run, in this process, which ends with it. 2: it cannot wait for any.
 int work_once(const WorkerArguments& arguments) {
   catch_interrupts(1, true);
   auto worker = GrpcWorker::open(arguments.listen, arguments.credentials, "nlbench " NLS_VERSION);
@@ -64,6 +68,7 @@ int work_once(const WorkerArguments& arguments) {
     report(assigned.error());
     return no_run;
   }
+  fmt::print(stderr, "nlbench worker: rank {} of {}\n", assigned->transport->rank(), assigned->transport->size());
   auto job = parse_worker_job(assigned->job);
   if (!job) assigned->transport->abort(job.error());
   const Status status = take_part(arguments, *assigned->transport, std::move(*job));
@@ -95,6 +100,7 @@ int work_on(const WorkerArguments& arguments) {
     if (WIFEXITED(status) && WEXITSTATUS(status) == 2) return 2;  // it has said why it cannot wait
     if (interrupted()) break;
     if (WIFSIGNALED(status)) {
+      std::this_thread::sleep_for(std::chrono::seconds(1));  // in case each one does
       fmt::print(stderr, "nlbench worker: a run ended by {}\n", describe_signal(WTERMSIG(status)));
     } else {
       fmt::print(stderr, "nlbench worker: a run ended{}\n",

@@ -39,6 +39,8 @@ bool may_be(double s) { return std::isfinite(s) && s >= 0; }
 
 std::string to_string(const WorkerJob& job) {
   json text = {{"session", job.session},
+               {"agrees_on_failure", job.agrees_on_failure},
+               {"patience_s", job.patience_s},
                {"gpu_may_be_missing", job.options.gpu.missing == GpuMissing::cpu},
                {"gpu_graphs", static_cast<int>(job.options.gpu.graphs)}};
   each_field(job.options, [&](const char* name, const auto& value) { text[name] = value; });
@@ -57,6 +59,9 @@ Result<WorkerJob> parse_worker_job(const std::string& text) {
   try {
     const json value = json::parse(text);
     job.session = value.at("session").get<bool>();
+    job.agrees_on_failure = value.at("agrees_on_failure").get<bool>();
+    job.patience_s = value.at("patience_s").get<double>();
+    if (!may_be(job.patience_s)) wrong = "patience_s";
     job.options.gpu.missing = value.at("gpu_may_be_missing").get<bool>() ? GpuMissing::cpu : GpuMissing::error;
     const int graphs = value.at("gpu_graphs").get<int>();
     if (graphs < 0 || graphs > static_cast<int>(GpuGraphs::off)) wrong = "gpu_graphs";

@@ -10,8 +10,10 @@
 namespace nlsplit::inline tools {
 
 struct WorkerJob {
-  bool session = false;  // run_session(), else run()
-  RunOptions options;
+  bool session = false;            // run_session(), else run()
+  bool agrees_on_failure = false;  // rank 0 asks all how it went even if it failed
+  double patience_s = 0;           // while rank 0 plans, reads and writes; 0: for ever
+  RunOptions options = {};
 };
 
 std::string to_string(const WorkerJob& job);

@@ -1,5 +1,6 @@
 #include "exec/grpc/credentials.h"
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <openssl/crypto.h>
 #include <openssl/pem.h>
@@ -72,7 +73,10 @@ Status check_address(const std::string& address) {
 
 bool is_loopback(const std::string& address) {
   const std::string host = address.substr(0, address.rfind(':'));
-  return host == "localhost" || host == "::1" || host == "[::1]" || host.starts_with("127.");
+  in_addr parsed{};
+  constexpr uint32_t net = 127, shift = 24;
+  const bool is_number = ::inet_pton(AF_INET, host.c_str(), &parsed) == 1;
+  return host == "localhost" || host == "[::1]" || (is_number && ntohl(parsed.s_addr) >> shift == net);
 }
 
 }  // namespace nlsplit::inline exec

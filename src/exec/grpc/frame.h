@@ -6,6 +6,7 @@
 //   piece   some of its bytes: its number, and where they begin
 //   line    of the heartbeat
 //   hello, welcome   the first of each side
+//   ready   to rank 0: all others are there; from rank 0: all are ready
 #pragma once
 
 #include <array>
@@ -18,7 +19,7 @@
 
 namespace nlsplit::inline exec {
 
-enum class FrameKind : uint8_t { hello = 1, welcome, line, eager, ask, clear, piece };
+enum class FrameKind : uint8_t { hello = 1, welcome, ready, line, eager, ask, clear, piece };
 
 struct FrameHeader {
   FrameKind kind = FrameKind::line;

@@ -30,6 +30,11 @@ void copy(Parts parts, std::byte* to) {
 Mailbox::Mailbox(int rank, Put put, std::function<void()> moved)
     : rank_(rank), put_(std::move(put)), moved_(std::move(moved)) {}
 
+Mailbox::~Mailbox() {
+  const std::lock_guard lock(alive_->mutex);
+  alive_->here = false;
+}
+
 // Frames are put without the lock: whoever writes them may call back at once.
 Transport::Request Mailbox::send(int peer, int tag, std::span<const std::byte> data) {
   const Transport::Request request = new_request();
@@ -110,6 +115,8 @@ Status Mailbox::arrive(int peer, const FrameHeader& header, Parts parts) {
   std::optional<Frame> answer;
   {
     const std::lock_guard lock(mutex_);
+    if (header.kind == FrameKind::ask && !asked_.insert({peer, header.message}).second)
+      return strange(peer, "a request twice");
     const auto found = posted_.find({peer, header.tag});
     if (found == posted_.end()) {
       Arrived& arrived = arrived_[{peer, header.tag}].emplace_back();
@@ -149,8 +156,10 @@ Status Mailbox::clear(int peer, uint64_t message) {
   for (size_t at = 0; at < sending.data.size(); at += piece_bytes) {
     Frame frame{{FrameKind::piece, 0, message, at}, {}};
     frame.borrowed = sending.data.subspan(at, std::min(piece_bytes, sending.data.size() - at));
-    frame.released = [this, left, flag = sending.done] {
-      if (left->fetch_sub(1) == 1) done(*flag);
+    frame.released = [this, alive = alive_, left, flag = sending.done] {
+      if (left->fetch_sub(1) != 1) return;
+      const std::lock_guard lock(alive->mutex);
+      if (alive->here) done(*flag);
     };
     put_(peer, std::move(frame));
   }
@@ -178,6 +187,7 @@ Status Mailbox::add_piece(int peer, const FrameHeader& header, Parts parts) {
   const std::lock_guard lock(mutex_);
   done(*into->done);
   receiving_.erase({peer, header.message});
+  asked_.erase({peer, header.message});
   return ok_status();
 }
 

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -26,6 +27,10 @@ class Mailbox {
   using Put = std::function<void(int peer, Frame frame)>;
   // `rank`: of this one, for messages. `moved`: a request may have ended; on any thread.
   Mailbox(int rank, Put put, std::function<void()> moved);
+
+  ~Mailbox();
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
 
   Transport::Request send(int peer, int tag, std::span<const std::byte> data);
   Transport::Request receive(int peer, int tag, std::span<std::byte> room);
@@ -59,6 +64,11 @@ class Mailbox {
     Flag* done;
   };
   using Channel = std::pair<int, int>;  // peer and tag
+  // gRPC may let go of the last bytes of a broken stream when the mailbox is gone.
+  struct Alive {
+    std::mutex mutex;
+    bool here = true;
+  };
 
   Transport::Request new_request();
   Status arrive(int peer, const FrameHeader& header, std::span<const std::span<const std::byte>> parts);
@@ -71,6 +81,7 @@ class Mailbox {
   const int rank_;
   const Put put_;
   const std::function<void()> moved_;
+  const std::shared_ptr<Alive> alive_ = std::make_shared<Alive>();
   std::deque<Flag> flags_;  // by request; a deque, since others keep addresses of its elements. Owner's, as free_.
   std::vector<Transport::Request> free_;
   std::mutex mutex_;  // for all below
@@ -78,6 +89,7 @@ class Mailbox {
   std::map<Channel, std::deque<Arrived>> arrived_;
   std::map<uint64_t, Sending> sending_;                      // by number
   std::map<std::pair<int, uint64_t>, Receiving> receiving_;  // by peer and its number
+  std::set<std::pair<int, uint64_t>> asked_;                 // numbers of messages that have not come to their end
   std::optional<Error> wrong_;                               // of receive()
   uint64_t next_ = 0;
 };

@@ -47,12 +47,14 @@ template <class Reactor>
 class StreamOf : public FrameStream, public Reactor {
  public:
   void put(Frame frame) override {
-    const bool waits = frame.header.kind == FrameKind::piece;
+    std::deque<grpc::ByteBuffer>& queue = frame.header.kind == FrameKind::piece  ? pieces_
+                                          : frame.header.kind == FrameKind::line ? lines_
+                                                                                 : others_;
     grpc::ByteBuffer buffer = buffer_of(std::move(frame));
     {
       const std::lock_guard lock(mutex_);
       if (closing_) return;
-      (waits ? pieces_ : others_).push_back(std::move(buffer));
+      queue.push_back(std::move(buffer));
       if (std::exchange(writing_, true)) return;
     }
     write_next();
@@ -60,7 +62,7 @@ class StreamOf : public FrameStream, public Reactor {
 
   bool flushed() const override {
     const std::lock_guard lock(mutex_);
-    return closing_ || !writing_;
+    return closed_ || !writing_;
   }
 
   void finish() override { close(true); }
@@ -136,6 +138,7 @@ class StreamOf : public FrameStream, public Reactor {
       if (!write_all) {
         dropped.swap(pieces_);
         others_.clear();
+        lines_.clear();
       }
       if (writing_ || std::exchange(closed_, true)) return;
       refused = refused_;
@@ -150,7 +153,7 @@ class StreamOf : public FrameStream, public Reactor {
     written_.Clear();  // who lent its bytes is told now
     {
       const std::lock_guard lock(mutex_);
-      std::deque<grpc::ByteBuffer>& from = others_.empty() ? pieces_ : others_;
+      std::deque<grpc::ByteBuffer>& from = !lines_.empty() ? lines_ : !others_.empty() ? others_ : pieces_;
       writes = writing_ = !from.empty();
       if (writes) {
         written_ = std::move(from.front());
@@ -168,7 +171,7 @@ class StreamOf : public FrameStream, public Reactor {
 
   StreamEvents events_;
   mutable std::mutex mutex_;  // for the queues and what is under way
-  std::deque<grpc::ByteBuffer> others_, pieces_;
+  std::deque<grpc::ByteBuffer> lines_, others_, pieces_;
   bool writing_ = false, closing_ = false, closed_ = false;
   std::string refused_;
   grpc::ByteBuffer written_, read_;  // gRPC's while it writes, or reads
@@ -218,7 +221,7 @@ class ClientStream final : public StreamOf<grpc::ClientBidiReactor<grpc::ByteBuf
 
 class ServerStream final : public StreamOf<grpc::ServerGenericBidiReactor> {
  public:
-  explicit ServerStream(grpc::GenericCallbackServerContext* context) : peer_(context->peer()) {}
+  explicit ServerStream(grpc::GenericCallbackServerContext* context) : context_(context), peer_(context->peer()) {}
 
   void open(std::shared_ptr<ServerStream> self, StreamEvents events) {
     self_ = std::move(self);
@@ -226,20 +229,22 @@ class ServerStream final : public StreamOf<grpc::ServerGenericBidiReactor> {
   }
 
   std::string peer() const override { return peer_; }
-  void OnDone() override { end(on_purpose_ ? "" : "the connection ended"); }
-
-  void finish() override {
-    on_purpose_ = true;
-    StreamOf::finish();
-  }
+  void OnCancel() override { cancelled_ = true; }
+  void OnDone() override { end(cancelled_ ? "the connection ended" : ""); }
 
  private:
   void close_now(const std::string& refused) override {
     Finish(refused.empty() ? grpc::Status::OK : grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, refused));
   }
 
+  // Finish() waits for what is written, and who does not read never takes it.
+  void give_up() override {
+    if (!flushed()) context_->TryCancel();
+  }
+
+  grpc::GenericCallbackServerContext* const context_;  // gRPC's, until OnDone
   const std::string peer_;
-  std::atomic<bool> on_purpose_{false};  // and not since the other end has gone
+  std::atomic<bool> cancelled_{false};  // the other end has gone
 };
 
 }  // namespace

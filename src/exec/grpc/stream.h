@@ -1,11 +1,11 @@
 // FrameStream: one gRPC stream of frames between two processes, from either end.
 //
-//   auto stream = dial(channel, {.frame = …, .broken = …});       // this end asks
+//   auto stream = dial(channel, {.frame = …, .ended = …});       // this end asks
 //   FrameService service([](std::shared_ptr<FrameStream> stream) -> StreamEvents { … });   // these ends answer
 //   stream->put(std::move(frame));
 //
-// Pieces of large messages wait for all other frames. Events come one after the other, on gRPC's threads, and begin
-// before dial() returns.
+// Lines of the heartbeat go before all other frames, pieces of large messages after them. Events come one after the
+// other, on gRPC's threads, and begin before dial() returns.
 #pragma once
 
 #include <grpcpp/channel.h>

@@ -12,6 +12,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -33,11 +34,12 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds longest_pause(50), longest_beat(1000), farewell(1000), linger(200);
-constexpr milliseconds echo(250);    // longer than a broken stream takes to be known
-constexpr double grace_share = 0.1;  // of the heartbeat's limit, for last words
-constexpr double never_s = 1e8;      // some years
+constexpr milliseconds echo(250);      // longer than a broken stream takes to be known
+constexpr double grace_share = 0.1;    // of the heartbeat's limit, for last words
+constexpr double never_s = 1e8;        // some years
+constexpr double worker_share = 0.85;  // of the start's patience
 constexpr size_t largest_frame = header_bytes + std::max(piece_bytes, text_bytes);
-constexpr size_t most_early = 64;  // streams of ranks that came before rank 0 did
+constexpr ptrdiff_t most_early = 4096;  // ranks that came before rank 0 did
 
 std::string text_of(std::span<const std::span<const std::byte>> parts) {
   std::string text;
@@ -69,6 +71,8 @@ struct Peer {
   std::string address;  // where it was dialled, or from where it came
   std::shared_ptr<FrameStream> stream;
   std::optional<AboutRank> about;  // once it has welcomed this rank, or greeted
+  bool ready = false;
+  bool fresh = false;  // something came since the heartbeat last looked
   std::optional<std::string> ended;
 };
 
@@ -89,23 +93,17 @@ class GrpcTransport final : public Transport {
 
   ~GrpcTransport() override {
     leave();
-    {
-      std::unique_lock lock(mutex_);
-      leaving_ = true;
-    }
-    for (const Peer& peer : peers_)
-      if (peer.stream) peer.stream->finish();  // to who left earlier, that is this rank's farewell
-    {
-      std::unique_lock lock(mutex_);
-      changed_.wait_until(lock, from_now(farewell), [this] { return open_ == 0; });
-    }
-    for (const Peer& peer : peers_)
-      if (peer.stream && !peer.ended) peer.stream->refuse("the run is over");
+    const auto all = streams();
+    for (const auto& stream : all) stream->finish();  // to who left earlier, that is this rank's farewell
     std::unique_lock lock(mutex_);
+    changed_.wait_until(lock, from_now(farewell), [this] { return open_ == 0; });
+    lock.unlock();
+    for (const auto& stream : all) stream->refuse("the run is over");
+    lock.lock();
     changed_.wait(lock, [this] { return open_ == 0; });
   }
 
-  // The events of the stream with that peer; `first`: what the peer says first.
+  // The events of the stream with that peer.
   StreamEvents events_of(int peer) {
     {
       const std::lock_guard lock(mutex_);
@@ -140,27 +138,31 @@ class GrpcTransport final : public Transport {
     stream->put(text_frame(FrameKind::welcome, to_string(about_this_process())));
   }
 
-  // Until all others are there.
+  // Until all ranks have met all others: nobody begins before.
   Status meet(Clock::time_point until, bool (*cancelled)()) {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      std::string missing;
-      for (size_t r = 0; r < peers_.size(); ++r) {
-        const Peer& peer = peers_[r];
-        if (r == static_cast<size_t>(rank_)) continue;
-        if (peer.ended) return unreachable(r, *peer.ended);
-        if (!peer.about) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", said(r));
-      }
-      if (missing.empty()) return ok_status();
-      if (cancelled != nullptr && cancelled()) return failed("interrupted");
-      if (Clock::now() >= until)
-        return lost(
-            fmt::format("rank {} waited {:.3g} s for {}: nlbench worker does not run there, cannot be reached, or "
-                        "{} --tls",
-                        rank_, options_.start_timeout_s, missing,
-                        options_.remote.credentials.empty() ? "wants" : "has another folder behind"));
-      changed_.wait_until(lock, from_now(longest_pause));
+    const auto is_there = [](const Peer& peer) { return peer.about.has_value(); };
+    const auto is_ready = [](const Peer& peer) { return peer.ready; };
+    RETURN_IF_ERROR(wait_for_all(is_there, until, cancelled));
+    if (rank_ > 0) {
+      stream(0).put(text_frame(FrameKind::ready, ""));
+      return wait_for_all([this, &is_ready](const Peer& peer) { return &peer != &peers_[0] || is_ready(peer); }, until,
+                          cancelled);
     }
+    RETURN_IF_ERROR(wait_for_all(is_ready, until, cancelled));
+    for (int peer = 1; peer < size(); ++peer) stream(peer).put(text_frame(FrameKind::ready, ""));
+    return ok_status();
+  }
+
+  // The start has failed here: the others are told why.
+  void give_up(const std::string& why) {
+    for (const auto& stream : streams()) stream->refuse(why);
+  }
+
+  // That peer's stream ended before it was attached.
+  void never_came(int peer, const std::string& why) {
+    const std::lock_guard lock(mutex_);
+    peers_[static_cast<size_t>(peer)].ended = why;
+    changed_.notify_all();
   }
 
   void set_up() {
@@ -207,7 +209,7 @@ class GrpcTransport final : public Transport {
   Liveness& liveness() override { return liveness_; }
   double idle_s() const override {
     const std::lock_guard lock(mutex_);
-    return heartbeat_ ? heartbeat_->idle_s() : liveness_.idle_s();
+    return heartbeat_ && options_.heartbeat_s > 0 ? heartbeat_->idle_s() : liveness_.idle_s();
   }
 
   // See MpiTransport: what went wrong here may be the echo of what another rank is about to tell.
@@ -252,6 +254,36 @@ class GrpcTransport final : public Transport {
     return lost(fmt::format("{} does not take part: {}", said(rank), why.empty() ? "it ended" : why));
   }
 
+  std::vector<std::shared_ptr<FrameStream>> streams() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::shared_ptr<FrameStream>> all;
+    for (const Peer& peer : peers_)
+      if (peer.stream) all.push_back(peer.stream);
+    return all;
+  }
+
+  template <class Done>
+  Status wait_for_all(const Done& done, Clock::time_point until, bool (*cancelled)()) {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      std::string missing;
+      for (size_t r = 0; r < peers_.size(); ++r) {
+        if (r == static_cast<size_t>(rank_)) continue;
+        if (peers_[r].ended) return unreachable(r, *peers_[r].ended);
+        if (!done(peers_[r])) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", said(r));
+      }
+      if (missing.empty()) return ok_status();
+      if (cancelled != nullptr && cancelled()) return failed("interrupted");
+      if (Clock::now() >= until)
+        return lost(
+            fmt::format("rank {} on host {} waited {:.3g} s for {}: nlbench worker does not run there, cannot be "
+                        "reached, or {} --tls",
+                        rank_, own_host(), options_.start_timeout_s, missing,
+                        options_.remote.credentials.empty() ? "wants" : "has another folder behind"));
+      changed_.wait_until(lock, from_now(longest_pause));
+    }
+  }
+
   bool take(int peer, const FrameHeader& header, std::span<const std::span<const std::byte>> parts) {
     liveness_.moved();
     if (header.kind == FrameKind::welcome) {
@@ -261,6 +293,16 @@ class GrpcTransport final : public Transport {
       peers_[static_cast<size_t>(peer)].about = std::move(*about);
       changed_.notify_all();
       return true;
+    }
+    if (header.kind == FrameKind::ready) {
+      const std::lock_guard lock(mutex_);
+      peers_[static_cast<size_t>(peer)].ready = true;
+      changed_.notify_all();
+      return true;
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      peers_[static_cast<size_t>(peer)].fresh = true;
     }
     if (header.kind == FrameKind::line) {
       const std::lock_guard lock(mutex_);
@@ -291,25 +333,25 @@ class GrpcTransport final : public Transport {
       const Moment now = Clock::now();
       for (const PeerLine& heard : std::exchange(heard_, {})) heartbeat_->received(heard.peer, heard.line, now);
       const std::vector<int> watched = neighbours(rank_, size());
+      for (const int peer : watched)
+        if (std::exchange(peers_[static_cast<size_t>(peer)].fresh, false)) heartbeat_->received(peer, "", now);
       for (const int peer : std::exchange(broken_, {})) {
-        if (leaving_) continue;
+        const std::string& why = *peers_[static_cast<size_t>(peer)].ended;
         if (std::ranges::find(watched, peer) != watched.end())
           heartbeat_->broke(peer, now);
-        else
-          heartbeat_->give_up(unreachable(static_cast<size_t>(peer), *peers_[static_cast<size_t>(peer)].ended).message,
-                              now);
+        else if (!why.empty())  // else it has come to its end, of which it tells its neighbours
+          heartbeat_->give_up(unreachable(static_cast<size_t>(peer), why).message, now);
       }
       heartbeat_->tick(now);
+      const auto failure = std::exchange(failure_, std::nullopt);
+      const bool fails = failure && heartbeat_->end(*failure);  // false: the run has ended, or this rank's part in it
       std::vector<PeerLine> lines = heartbeat_->take_lines();
       const auto ending = heartbeat_->ending();
-      const auto failure = std::exchange(failure_, std::nullopt);
       lock.unlock();
       send(std::move(lines));
-      if (ending) {
-        flush();
-        exit_(ending->error, ending->speaks);
-      }
-      if (failure) abort(*failure);
+      if (ending || fails) flush();
+      if (ending) exit_(ending->error, ending->speaks);
+      if (fails) exit_(*failure, true);
       changed_.notify_all();
       lock.lock();
       if (stop_ || !heard_.empty() || !broken_.empty() || failure_) continue;
@@ -324,8 +366,8 @@ class GrpcTransport final : public Transport {
   // What was put is with the network, or it takes too long.
   void flush() {
     const Clock::time_point until = Clock::now() + linger;
-    const auto all_flushed = [this] {
-      return std::ranges::all_of(peers_, [](const Peer& peer) { return !peer.stream || peer.stream->flushed(); });
+    const auto all_flushed = [all = streams()] {
+      return std::ranges::all_of(all, [](const auto& stream) { return stream->flushed(); });
     };
     while (!all_flushed() && Clock::now() < until) std::this_thread::sleep_for(milliseconds(1));
     std::this_thread::sleep_for(milliseconds(20));  // from gRPC's threads into the sockets
@@ -369,12 +411,12 @@ class GrpcTransport final : public Transport {
   std::vector<int> broken_;
   std::optional<Error> failure_;
   int open_ = 0;  // streams whose end is not known
-  bool stop_ = false, leaving_ = false;
+  bool stop_ = false;
   std::thread beat_;
 };
 
-Clock::time_point end_of_start(const TransportOptions& options, Clock::time_point begin) {
-  return begin + of_seconds(options.start_timeout_s > 0 ? options.start_timeout_s : never_s);
+Clock::time_point end_of_start(const TransportOptions& options, Clock::time_point begin, double share = 1) {
+  return begin + of_seconds(options.start_timeout_s > 0 ? share * options.start_timeout_s : never_s);
 }
 
 // Outlives its transport: streams come in through it.
@@ -391,7 +433,8 @@ class Waiter final : public GrpcWorker {
     {
       const std::lock_guard lock(mutex_);
       closing_ = true;
-      for (const auto& [number, visitor] : visitors_) left.push_back(visitor.stream);
+      for (const auto& [number, visitor] : visitors_)
+        if (visitor.stream) left.push_back(visitor.stream);  // else it is ending
     }
     for (const auto& stream : left) stream->refuse("the worker ends");
     if (server_) server_->Shutdown(std::chrono::system_clock::now());
@@ -453,7 +496,9 @@ class Waiter final : public GrpcWorker {
       transport->dial_to(peer, hello.addresses[static_cast<size_t>(peer)],
                          {hello.secret, hello.run, rank, peer, about_this_process(), facts_});
     }
-    const Status met = transport->meet(end_of_start(options, begin), cancelled);
+    // Rank 0 hears from it why before it gives up itself.
+    const Status met = transport->meet(end_of_start(options, begin, worker_share), cancelled);
+    if (!met.ok()) transport->give_up(met.error().message);
     lock.lock();
     phase_ = Phase::has_met;
     transport_ = nullptr;
@@ -507,13 +552,19 @@ class Waiter final : public GrpcWorker {
     const Status same = check_facts({{fmt::format("rank {} on host {}", hello->from, hello->about.host), hello->facts},
                                      {fmt::format("the worker on host {}", own_host()), facts_}});
     if (!same.ok()) return same.error().message;
+    for (size_t r = 1; r < hello->addresses.size(); ++r) {
+      const std::string& address = hello->addresses[r];
+      if (const Status fine = check_address(address); !fine.ok()) return fine.error().message;
+      if (folder_.empty() && !is_loopback(address)) return "without --tls all workers are of one machine";
+    }
     {
       const std::lock_guard lock(mutex_);
       if (closing_) return "the worker ends";
       const bool is_first = hello->from == 0;
       if (is_first ? first_.has_value() : phase_ == Phase::has_met || (phase_ == Phase::meets && !belongs(*hello)))
         return other_run;
-      if (!is_first && phase_ == Phase::waits && ++early_ > most_early) return "too many ranks came before rank 0";
+      const auto early = std::ranges::count_if(visitors_, [](const auto& it) { return it.second.hello.has_value(); });
+      if (!is_first && phase_ == Phase::waits && early >= most_early) return "too many ranks came before rank 0";
       visitors_.at(number).hello = *hello;
       if (is_first) first_ = *hello;
       changed_.notify_all();
@@ -531,8 +582,15 @@ class Waiter final : public GrpcWorker {
   void attach(int number) {
     std::unique_lock lock(mutex_);
     const auto found = visitors_.find(number);
-    if (found == visitors_.end() || transport_ == nullptr || std::exchange(found->second.attached, true)) return;
-    const Hello& hello = *found->second.hello;
+    if (found == visitors_.end() || transport_ == nullptr || found->second.attached) return;
+    const Hello hello = *found->second.hello;
+    if (!ranks_.insert(hello.from).second) {
+      const auto twice = found->second.stream;
+      lock.unlock();
+      twice->refuse(fmt::format("rank {} is here already", hello.from));
+      return;
+    }
+    found->second.attached = true;
     found->second.events = transport_->events_of(hello.from);
     const auto stream = found->second.stream;
     GrpcTransport& transport = *transport_;
@@ -541,17 +599,19 @@ class Waiter final : public GrpcWorker {
   }
 
   void ended(int number, const std::string& why) {
-    std::function<void(const std::string&)> told;
+    Visitor gone;
     {
       const std::lock_guard lock(mutex_);
-      told = visitors_.at(number).events.ended;
+      gone = std::move(visitors_.at(number));
+      const bool greeted = gone.hello.has_value() && !gone.attached;
+      // Rank 0 has gone before its run was begun: the next may come.
+      if (greeted && phase_ == Phase::waits && gone.hello->from == 0) first_.reset();
+      if (greeted && phase_ == Phase::meets && belongs(*gone.hello) && !ranks_.contains(gone.hello->from))
+        transport_->never_came(gone.hello->from, why);
     }
-    if (told) told(why);
+    if (gone.attached) gone.events.ended(why);
     const std::lock_guard lock(mutex_);
-    const auto visitor = visitors_.find(number);
-    // Rank 0 has gone before its run was begun: the next may come.
-    if (phase_ == Phase::waits && visitor->second.hello && visitor->second.hello->from == 0) first_.reset();
-    visitors_.erase(visitor);
+    visitors_.erase(number);
     changed_.notify_all();
   }
 
@@ -565,7 +625,7 @@ class Waiter final : public GrpcWorker {
   std::condition_variable changed_;
   std::map<int, Visitor> visitors_;
   int next_ = 0;
-  size_t early_ = 0;
+  std::set<int> ranks_;         // that were attached
   std::optional<Hello> first_;  // of rank 0: which run this is
   Phase phase_ = Phase::waits;
   GrpcTransport* transport_ = nullptr;  // while it meets the others

@@ -276,6 +276,7 @@ class MpiTransport : public Transport, private NativeCollectives {
                                  it.sizes[it.next])));
       }
     }
+    it.aside = {};  // as large as a value: not kept for whom the request is next
     free_.push_back(request);
     if (slept_in_vain_ && !it.collective) ++misses_;  // one ends some looks after its last message
     slept_in_vain_ = false;

@@ -24,9 +24,8 @@ Status run_folder(const std::string& folder, uint64_t seed, Transport& transport
   options.warmup = 0;
   options.repeats = 1;
   options.poison = true;
-  const DeviceProgram& first = saved.program.devices[0];
-  options.states = std::ranges::none_of(first.buffers, [](const Buffer& buffer) {
-    return buffer.kind != BufferKind::state && buffer.kind != BufferKind::comm;
+  options.states = std::ranges::none_of(saved.program.devices, [](const DeviceProgram& device) {
+    return std::ranges::any_of(device.buffers, [](const Buffer& buffer) { return buffer.kind == BufferKind::output; });
   });
   ASSIGN_OR_RETURN(const RunResult result,
                    run(transport.rank() == 0 ? &saved.program : nullptr, job, transport, options));

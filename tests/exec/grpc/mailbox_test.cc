@@ -108,6 +108,7 @@ TEST(Mailbox, RefusesFramesThatFitNothing) {
                          Row{{FrameKind::piece, 0, 0, 0}, 0, "a piece that does not fit"},
                          Row{{FrameKind::piece, 0, 0, 4}, 4, "a piece that does not fit"},
                          Row{{FrameKind::ask, 0, 0, 5}, 0, "a request for a small message"},
+                         Row{{FrameKind::ask, 9, 0, 70'000}, 0, "a request twice"},
                          Row{{FrameKind::eager, 0, 0, 5}, 4, "a small message of another size"},
                          Row{{FrameKind::hello, 0, 0, 0}, 4, "a greeting twice"}}) {
     Two two;

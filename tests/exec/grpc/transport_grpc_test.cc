@@ -129,6 +129,49 @@ TEST(GrpcTransport, SaysWhichWorkerIsMissing) {
   EXPECT_THAT(transport.error().message, HasSubstr("rank 1 at 127.0.0.1:1"));
 }
 
+// Rank 1 cannot reach rank 2, and rank 0 can reach both: the reason comes from where it is known.
+TEST(GrpcTransport, SaysWhoDoesNotReachWhom) {
+  TransportOptions options = options_of_test();
+  options.start_timeout_s = 2;
+  auto worker = GrpcWorker::open("127.0.0.1:0", "", "test").value();
+  options.remote.workers = {fmt::format("127.0.0.1:{}", worker->port()), "127.0.0.1:1"};
+  std::thread waits([&] { EXPECT_FALSE(worker->wait(options_of_test(), nullptr).ok()); });
+  const auto transport = start_grpc(options);
+  ASSERT_FALSE(transport.ok());
+  EXPECT_THAT(transport.error().message, HasSubstr("rank 1 on host"));
+  EXPECT_THAT(transport.error().message, HasSubstr("for rank 2 at 127.0.0.1:1"));
+  waits.join();
+}
+
+// More ranks than the heartbeat connects each with each: who ends early is not lost.
+TEST(GrpcTransport, ManyRanksEndInAnyOrder) {
+  on_all(19, [](Transport& transport) {
+    EXPECT_TRUE(barrier(transport, false, {}).ok());
+    if (transport.rank() % 3 == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50 * transport.rank()));
+  });
+}
+
+// Without a heartbeat a rank knows its own idleness.
+TEST(GrpcTransport, KnowsIdlenessWithoutAHeartbeat) {
+  auto worker = GrpcWorker::open("127.0.0.1:0", "", "test").value();
+  TransportOptions options = options_of_test();
+  options.heartbeat_s = 0;
+  options.remote.workers = {fmt::format("127.0.0.1:{}", worker->port())};
+  std::thread works([&] {
+    const auto assigned = worker->wait(options_of_test(), nullptr);
+    ASSERT_TRUE(assigned.ok());
+    EXPECT_TRUE(barrier(*assigned->transport, false, {}).ok());
+  });
+  {
+    const auto transport = start_grpc(options);
+    ASSERT_TRUE(transport.ok());
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    EXPECT_GE((*transport)->idle_s(), 0.1);
+    EXPECT_TRUE(barrier(**transport, false, {}).ok());
+  }
+  works.join();
+}
+
 TEST(GrpcTransport, OtherBuildsAreRefused) {
   auto worker = GrpcWorker::open("127.0.0.1:0", "", "test").value();
   static std::atomic<bool> enough;
