@@ -280,8 +280,8 @@ TEST(Bf16Catalogue, SaysWhatProductsItLeavesToOthers) {
   EXPECT_NE(why(of_type(desc, DType::f32), KernelName::matmul_bf16), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Levels, Bf16, ::testing::ValuesIn(all_levels()),
-                         [](const auto& info) { return std::string(name_of(info.param)); });
+INSTANTIATE_TEST_SUITE_P(All, Bf16, ::testing::ValuesIn(all_levels()),
+                         [](const auto& info) { return "on_" + std::string(name_of(info.param)); });
 
 }  // namespace
 }  // namespace nlsplit::testing

@@ -156,7 +156,7 @@ class StreamOf : public FrameStream, public Reactor {
       std::deque<grpc::ByteBuffer>& from = !lines_.empty() ? lines_ : !others_.empty() ? others_ : pieces_;
       writes = writing_ = !from.empty();
       if (writes) {
-        written_ = std::move(from.front());
+        written_.Swap(&from.front());
         from.pop_front();
       } else {
         if (!closing_ || std::exchange(closed_, true)) return;
