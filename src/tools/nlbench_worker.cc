@@ -41,7 +41,7 @@ Status take_part(const WorkerArguments& arguments, Transport& transport, WorkerJ
     }
     return ok_status();
   };
-  const Status ran = run_it();
+  Status ran = run_it();
   if (!ran.ok() && !job.agrees_on_failure) return ran;
   return agree(transport, ran, {job.patience_s, interrupted, "the end of the run"});
 }
