@@ -33,10 +33,7 @@ extern "C" __attribute__((visibility("default"))) const nlsplit::KernelModule* n
     it.names = names;
     it.code = table.data();
     it.count = table.size();
-    it.use_dot_products = [](bool bytes, bool pairs) {
-      use_dot_product(bytes);
-      use_pair_instruction(pairs);
-    };
+    it.use_dot_product = use_dot_product;
     return it;
   }();
   return &module;

@@ -132,7 +132,6 @@ const KernelInfo rows::gather_blocks = {
 const KernelInfo rows::reorder = {.what = "between row-major and blocks of channels",
                                   .ops = computes<Op::Identity>,
                                   .layouts = Layouts::own,
-                                  .refuses = refuse_reorder,
-                                  .halves = true};
+                                  .refuses = refuse_reorder};
 
 }  // namespace nlsplit::inline kernels
