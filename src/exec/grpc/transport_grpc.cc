@@ -140,15 +140,13 @@ class GrpcTransport final : public Transport {
 
   // Until all ranks have met all others: nobody begins before.
   Status meet(Clock::time_point until, bool (*cancelled)()) {
-    const auto is_there = [](const Peer& peer) { return peer.about.has_value(); };
-    const auto is_ready = [](const Peer& peer) { return peer.ready; };
-    RETURN_IF_ERROR(wait_for_all(is_there, until, cancelled));
+    RETURN_IF_ERROR(wait_for_all([](const Peer& peer) { return peer.about.has_value(); }, until, cancelled));
     if (rank_ > 0) {
       stream(0).put(text_frame(FrameKind::ready, ""));
-      return wait_for_all([this, &is_ready](const Peer& peer) { return &peer != &peers_[0] || is_ready(peer); }, until,
-                          cancelled);
+      const auto answered = [this](const Peer& peer) { return &peer != &peers_[0] || peer.ready; };  // rank 0 has to
+      return wait_for_all(answered, until, cancelled);
     }
-    RETURN_IF_ERROR(wait_for_all(is_ready, until, cancelled));
+    RETURN_IF_ERROR(wait_for_all([](const Peer& peer) { return peer.ready; }, until, cancelled));
     for (int peer = 1; peer < size(); ++peer) stream(peer).put(text_frame(FrameKind::ready, ""));
     return ok_status();
   }
@@ -166,11 +164,11 @@ class GrpcTransport final : public Transport {
   }
 
   void set_up() {
+    const AboutRank own = about_this_process();
     std::vector<std::string> names;
     for (size_t r = 0; r < peers_.size(); ++r) {
-      const bool is_own = r == static_cast<size_t>(rank_);
-      const AboutRank about = is_own ? about_this_process() : *peers_[r].about;
-      if (about.machine == about_this_process().machine) same_machine_.push_back(static_cast<int>(r));
+      const AboutRank& about = r == static_cast<size_t>(rank_) ? own : *peers_[r].about;
+      if (about.machine == own.machine) same_machine_.push_back(static_cast<int>(r));
       names.push_back(fmt::format("rank {} on host {}", r, about.host));
     }
     const double limit_s = options_.heartbeat_s > 0 ? options_.heartbeat_s : never_s;
@@ -480,18 +478,18 @@ class Waiter final : public GrpcWorker {
     auto transport = std::make_unique<GrpcTransport>(rank, size, options, credentials_);
     transport_ = transport.get();
     phase_ = Phase::meets;
-    std::vector<std::pair<int, std::shared_ptr<FrameStream>>> early;  // rank 0's, and of ranks that were faster
+    std::vector<int> early;  // rank 0's, and of ranks that were faster
     std::vector<std::shared_ptr<FrameStream>> strangers;
     for (auto& [number, visitor] : visitors_) {
       if (!visitor.hello) continue;
       if (belongs(*visitor.hello))
-        early.emplace_back(number, visitor.stream);
+        early.push_back(number);
       else
         strangers.push_back(visitor.stream);
     }
     lock.unlock();
     for (const auto& stream : strangers) stream->refuse(other_run);
-    for (const auto& [number, stream] : early) attach(number);
+    for (const int number : early) attach(number);
     for (int peer = rank + 1; peer < size; ++peer) {
       transport->dial_to(peer, hello.addresses[static_cast<size_t>(peer)],
                          {hello.secret, hello.run, rank, peer, about_this_process(), facts_});
