@@ -298,5 +298,16 @@ TEST(StagedRanges, AreThePagesOfWhatIsSentAndReceived) {
   EXPECT_EQ(staged_ranges(device, 4096), expected);
 }
 
+TEST(GpuDevices, NoCopyCrossesTheEdgeOfWhatIsPageLocked) {
+  using Pieces = std::vector<ByteRange>;
+  const Pieces locked = {{100, 200}, {300, 400}};
+  EXPECT_EQ(cut_at({}, {5, 10}), (Pieces{{5, 10}}));
+  EXPECT_EQ(cut_at(locked, {0, 100}), (Pieces{{0, 100}}));
+  EXPECT_EQ(cut_at(locked, {120, 180}), (Pieces{{120, 180}}));
+  EXPECT_EQ(cut_at(locked, {100, 200}), (Pieces{{100, 200}}));
+  EXPECT_EQ(cut_at(locked, {50, 150}), (Pieces{{50, 100}, {100, 150}}));
+  EXPECT_EQ(cut_at(locked, {50, 450}), (Pieces{{50, 100}, {100, 200}, {200, 300}, {300, 400}, {400, 450}}));
+}
+
 }  // namespace
 }  // namespace nlsplit

@@ -71,6 +71,21 @@ std::vector<ByteRange> staged_ranges(const DeviceProgram& device, int64_t page) 
   return ranges;
 }
 
+std::vector<ByteRange> cut_at(std::span<const ByteRange> ranges, ByteRange whole) {
+  std::vector<ByteRange> pieces;
+  const auto cut = [&](int64_t at) {
+    if (at <= whole.begin || at >= whole.end) return;
+    pieces.push_back({whole.begin, at});
+    whole.begin = at;
+  };
+  for (const ByteRange& range : ranges) {
+    cut(range.begin);
+    cut(range.end);
+  }
+  pieces.push_back(whole);
+  return pieces;
+}
+
 namespace {
 
 class CudaBackend final : public Backend {
@@ -93,7 +108,8 @@ class CudaBackend final : public Backend {
     for (cuda::Kernel* kernel : kernels_) {
       if (kernel != nullptr) module_.discard(gpu_, kernel);
     }
-    for (std::byte* range : pinned_) static_cast<void>(module_.unpin(gpu_, range));  // the process may be ending
+    for (const ByteRange& range : pinned_)
+      static_cast<void>(module_.unpin(gpu_, mirror_.data() + range.begin));  // the process may be ending
     if (memory_ != nullptr) static_cast<void>(module_.release(gpu_, memory_));
     module_.close(gpu_);
   }
@@ -186,8 +202,8 @@ class CudaBackend final : public Backend {
   const std::vector<int> pins_;
 
   cuda::Device* gpu_ = nullptr;
-  std::byte* memory_ = nullptr;  // the arena
-  std::vector<std::byte*> pinned_;
+  std::byte* memory_ = nullptr;           // the arena
+  std::vector<ByteRange> pinned_;         // of the mirror, ascending and apart
   std::vector<cuda::Kernel*> kernels_;    // by desc; nullptr: not of this device, or the host's
   std::optional<KernelLibrary> library_;  // what the host computes
   const KernelCode* on_host_ = nullptr;
@@ -226,10 +242,10 @@ Status CudaBackend::prepare_host() {
 Status CudaBackend::pin_staged() {
   const auto page = static_cast<int64_t>(::sysconf(_SC_PAGESIZE));
   for (const ByteRange& range : staged_ranges(device_, page)) {
-    const auto size = static_cast<uint64_t>(range.end - range.begin);
-    std::byte* const begin = mirror_.data() + range.begin;
-    RETURN_IF_ERROR(check(module_.pin(gpu_, begin, size), fmt::format("cannot page-lock {} B", size)));
-    pinned_.push_back(begin);
+    const auto size = static_cast<uint64_t>(range.size());
+    RETURN_IF_ERROR(
+        check(module_.pin(gpu_, mirror_.data() + range.begin, size), fmt::format("cannot page-lock {} B", size)));
+    pinned_.push_back(range);
   }
   return ok_status();
 }
@@ -239,9 +255,11 @@ Status CudaBackend::pin_staged() {
 Status CudaBackend::copy_buffers(const WhichBuffers& which, Direction direction) {
   for (const Buffer& buffer : device_.buffers) {
     if (buffer.kind == BufferKind::view || buffer.extent() <= 0 || !which(buffer)) continue;
-    std::byte *here = mirror_.data() + buffer.offset, *there = memory_ + buffer.offset;
-    RETURN_IF_ERROR(check(copy(Stream::compute, direction, here, there, static_cast<uint64_t>(buffer.extent())),
-                          fmt::format("cannot copy buffer {}", buffer.name)));
+    for (const ByteRange& piece : cut_at(pinned_, {buffer.offset, buffer.offset + buffer.extent()})) {
+      std::byte *here = mirror_.data() + piece.begin, *there = memory_ + piece.begin;
+      RETURN_IF_ERROR(check(copy(Stream::compute, direction, here, there, static_cast<uint64_t>(piece.size())),
+                            fmt::format("cannot copy buffer {}", buffer.name)));
+    }
   }
   return launches_->settle();
 }

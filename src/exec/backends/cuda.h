@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "exec/backend.h"
@@ -15,11 +16,16 @@ namespace nlsplit::inline exec {
 // Bytes [begin, end) of an arena.
 struct ByteRange {
   int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
   friend bool operator==(const ByteRange&, const ByteRange&) = default;
 };
 
 // What the transport reads and writes of a device's mirror, in whole pages, ascending and apart: to be page-locked.
 std::vector<ByteRange> staged_ranges(const DeviceProgram& device, int64_t page);
+
+// `whole` in pieces, each of which lies in one of `ranges` (ascending and apart) or in none: CUDA refuses to copy host
+// memory that is page-locked in part.
+std::vector<ByteRange> cut_at(std::span<const ByteRange> ranges, ByteRange whole);
 
 // On the GPU that the device gets of its machine, or what stands in for it (exec/cuda/library.h). Errors: no GPU, too
 // little memory, a computation that its libraries refuse.

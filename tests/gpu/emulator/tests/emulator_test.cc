@@ -247,6 +247,26 @@ TEST_F(Emulator, RefusesCopiesThatDoNotFit) {
   EXPECT_THAT(found(), HasSubstr("a copy writes 0 B behind an allocation of 16 B"));
 }
 
+TEST_F(Emulator, RefusesCopiesOfWhatIsPageLockedInPart) {
+  constexpr size_t page = 4096;
+  const std::unique_ptr<void, decltype(&std::free)> pages(std::aligned_alloc(page, 3 * page), &std::free);
+  auto* const host = static_cast<std::byte*>(pages.get());
+  std::memset(host, 0, 3 * page);
+  float* at = take(3 * page / sizeof(float));
+  ASSERT_EQ(cudaHostRegister(host + page, page, 0), cudaSuccess);
+  const auto copy_in = [&](size_t begin, size_t end) {
+    return cudaMemcpyAsync(at, host + begin, end - begin, cudaMemcpyHostToDevice, stream);
+  };
+  EXPECT_EQ(copy_in(0, page), cudaSuccess);
+  EXPECT_EQ(copy_in(page, 2 * page), cudaSuccess);
+  EXPECT_EQ(copy_in(page - 4, page + 4), cudaErrorInvalidValue);
+  EXPECT_EQ(copy_in(2 * page - 4, 2 * page + 4), cudaErrorInvalidValue);
+  EXPECT_EQ(copy_in(0, 3 * page), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemcpyAsync(host, at, page + 4, cudaMemcpyDeviceToHost, stream), cudaErrorInvalidValue);
+  ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  EXPECT_EQ(cudaHostUnregister(host + page), cudaSuccess);
+}
+
 using EmulatorDeathTest = Emulator;
 TEST_F(EmulatorDeathTest, TheHostCannotTouchTheMemory) {
   const float* at = filled(threads);
