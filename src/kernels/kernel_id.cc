@@ -42,7 +42,7 @@ constexpr std::array all_kernel_names = {
 };
 static_assert(names.size() == first_kernel + all_kernel_names.size());
 static_assert(all_kernel_names.size() == cpu_kernel_count + gpu_kernel_count);
-static_assert(catalogue_index(KernelName::gpu_conv_cudnn) == cpu_kernel_count,
+static_assert(catalogue_index(KernelName::gpu_conv_pointwise_cublaslt) == cpu_kernel_count,
               "kernels.def has the CPUs' kernels first");
 
 }  // namespace

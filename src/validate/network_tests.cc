@@ -121,6 +121,12 @@ namespace {
 // costs beside its kernel does not count.
 constexpr int64_t chore_floats = 16384;
 
+// A GPU computes by itself: what messages take from it is what its copies and its host's waiting do.
+void set_level(DeviceProgram& device, Level level) {
+  device.level = level;
+  device.kind = is_gpu(level.isa) ? DeviceKind::cuda : DeviceKind::cpu;
+}
+
 void add_chore_buffers(DeviceProgram& device) {
   for (const char* name : {"x", "y"})
     device.buffers.push_back(made(device, name, chore_floats, BufferKind::scratch, 1));
@@ -130,7 +136,7 @@ Instr unary(Program& program, Level level, Op op, BufferId from, BufferId to, in
   ComputeDesc desc;
   desc.op = op;
   desc.inputs = desc.outputs = {{DType::f32, {count}}};
-  desc.kernel = {KernelName::unary, level};
+  desc.kernel = {is_gpu(level.isa) ? KernelName::gpu_unary : KernelName::unary, level};
   Instr instr;
   instr.reads = {{from, 0, count}};
   instr.writes = {{to, 0, count}};
@@ -157,7 +163,7 @@ Program busy_pair(const std::string& a, const std::string& b, Level level_a, Lev
     DeviceProgram device;
     device.name = sends ? "sender" : "receiver";
     device.host = sends ? a : b;
-    device.level = sends ? level_a : level_b;
+    set_level(device, sends ? level_a : level_b);
     device.buffers.push_back(made(device, "message", floats, BufferKind::comm, 2));
     add_chore_buffers(device);
     device.memory = device.arena;
@@ -222,7 +228,7 @@ Program answers(const std::string& a, const std::string& b, Level level_a, Level
     DeviceProgram device;
     device.name = here ? "here" : "there";
     device.host = here ? a : b;
-    device.level = here ? level_a : level_b;
+    set_level(device, here ? level_a : level_b);
     device.buffers.push_back(made(device, "message", floats, BufferKind::comm, 1));
     device.buffers.push_back(made(device, "bulk", bulk_floats, BufferKind::comm, 1));
     add_chore_buffers(device);

@@ -31,4 +31,15 @@ struct ReducedAxes {
 };
 std::optional<ReducedAxes> around_axes(const Shape& shape, std::span<const int64_t> axes);
 
+// The pixels that a 1 x 1 convolution with a stride reads, as they lie in its workspace; none without a stride.
+Bytes picked_pixels(const ComputeDesc& desc);
+
+// Attention of `heads` of the keys' heads at a time, `rows` queries for each (of all heads that share its keys). The
+// workspace: scores in f32, weights in the operands' type (f32: in the scores' place), the rest.
+struct AttentionPasses {
+  int64_t heads = 1, rows = 1;
+  Bytes weights_begin, rest_begin;
+};
+AttentionPasses attention_passes_of(const ComputeDesc& desc);
+
 }  // namespace nlsplit::inline kernels

@@ -53,6 +53,21 @@ std::string refuse_conv_cudnn(const ComputeDesc& desc) {
   return alike ? "" : "cuDNN pads both ends alike";
 }
 
+std::string refuse_conv_pointwise(const ComputeDesc& desc) {
+  if (std::string why = refuse_shapes(desc); !why.empty()) return why;
+  const Window w = window_of(desc);
+  if (w.kernel_h != 1 || w.kernel_w != 1) return "its window is not 1 x 1";
+  if (w.groups != 1) return "its channels are in groups";
+  const auto& pads = attr_ints(desc.attrs, "pads");
+  return std::ranges::all_of(pads, [](int64_t pad) { return pad == 0; }) ? "" : "it has pads";
+}
+
+Bytes scratch_pointwise(const ComputeDesc& desc, Isa, int) { return library_workspace + picked_pixels(desc); }
+
+Bytes scratch_gpu_attention(const ComputeDesc& desc, Isa, int) {
+  return library_workspace + attention_passes_of(desc).rest_begin;
+}
+
 std::string refuse_gpu_matmul(const ComputeDesc& desc) {
   if (std::string why = refuse_shapes(desc); !why.empty()) return why;
   return batched_product_of(desc) ? "" : "its batches lie at no fixed distance";
@@ -84,6 +99,16 @@ std::string refuse_gpu_attention(const ComputeDesc& desc) {
 Standing seldom(const ComputeDesc&) { return Standing::seldom; }
 
 }  // namespace
+
+const KernelInfo rows::gpu_conv_pointwise_cublaslt = {.what =
+                                                          "1 x 1: cuBLASLt, a product a sample; with a stride its "
+                                                          "pixels are picked before; bias and epilogue in one pass "
+                                                          "behind it",
+                                                      .ops = computes<Op::Conv>,
+                                                      .refuses = refuse_conv_pointwise,
+                                                      .workspace = scratch_pointwise,
+                                                      .halves = true,
+                                                      .exact_axes = 0};
 
 const KernelInfo rows::gpu_conv_cudnn = {
     .what = "cuDNN, NCHW, its first deterministic algorithm; bias and epilogue in one pass behind it",
@@ -167,6 +192,14 @@ const KernelInfo rows::gpu_softmax = {.what = "one block a row: largest, exponen
                                       .refuses = refuse_shapes,
                                       .halves = true};
 
+const KernelInfo rows::gpu_attention_cublaslt = {
+    .what = "cuBLASLt: scores of some heads, their softmax, and its product with the values",
+    .ops = computes<Op::Attention>,
+    .refuses = refuse_shapes,
+    .workspace = scratch_gpu_attention,
+    .halves = true,
+    .exact_axes = 0};
+
 const KernelInfo rows::gpu_attention = {
     .what = "one block a query: scores of some keys at a time, exponentials relative to the largest so far",
     .ops = computes<Op::Attention>,
@@ -226,6 +259,32 @@ std::optional<BatchedProduct> batched_product_of(const ComputeDesc& desc) {
   if (in_a == p.batch && p.batch > 1) r.a_stride = p.m * p.k;
   if (in_b == p.batch && p.batch > 1) r.b_stride = p.k * p.n;
   return r;
+}
+
+namespace {
+Bytes whole_lines(int64_t size) { return bytes(round_up(size, int64_t{256})); }  // what CUDA's libraries align to
+}  // namespace
+
+Bytes picked_pixels(const ComputeDesc& desc) {
+  const Window w = window_of(desc);
+  if (w.stride_h == 1 && w.stride_w == 1) return bytes(0);
+  return whole_lines(saturating_product(w.batch, w.channels, w.out_h, w.out_w, size_of(desc.inputs[0].dtype)));
+}
+
+AttentionPasses attention_passes_of(const ComputeDesc& desc) {
+  const Attention a = attention_of(desc);
+  // So much of scores at a time, and those of one head of the keys at least: the rest of a layer takes about as much.
+  constexpr int64_t most_scores = int64_t{64} << 20;
+  AttentionPasses passes;
+  passes.rows = saturating_product(a.heads / a.kv_heads, a.queries);
+  const int64_t all = saturating_product(a.batch, a.kv_heads);
+  const int64_t each = saturating_product(passes.rows, a.keys, int64_t{sizeof(float)});
+  for (passes.heads = std::min(all, std::max<int64_t>(most_scores / each, 1)); all % passes.heads != 0;) --passes.heads;
+  const DType type = desc.outputs[0].dtype;
+  const Bytes scores = whole_lines(saturating_product(passes.heads, each));
+  passes.weights_begin = type == DType::f32 ? bytes(0) : scores;
+  passes.rest_begin = type == DType::f32 ? scores : scores + whole_lines(saturating_product(passes.heads, each) / 2);
+  return passes;
 }
 
 std::optional<ReducedAxes> around_axes(const Shape& shape, std::span<const int64_t> axes) {

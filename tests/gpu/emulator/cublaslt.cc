@@ -100,9 +100,11 @@ cublasStatus_t check(const Product& p, const Layout& a, const Layout& b, const L
     RETURN_IF_FAULTY(one->rows < 1 || one->columns < 1 || one->batch < 1, INVALID_VALUE, "an empty matrix");
     RETURN_IF_FAULTY(one->ld < one->rows, INVALID_VALUE, "a leading dimension {} of {} rows", one->ld, one->rows);
     RETURN_IF_FAULTY(one->batch != d.batch, INVALID_VALUE, "batches of {} and {}", one->batch, d.batch);
-    RETURN_IF_FAULTY(one->type != d.type, NOT_SUPPORTED, "matrices of different types");
   }
-  RETURN_IF_FAULTY(p.tf32 && d.type != Number::f32, NOT_SUPPORTED, "TF32 of 16-bit elements");
+  // cuBLASLt's table of types for CUBLAS_COMPUTE_32F: 16-bit factors may have a result of theirs or in f32.
+  RETURN_IF_FAULTY(a.type != b.type || c.type != d.type || (d.type != a.type && d.type != Number::f32), NOT_SUPPORTED,
+                   "matrices of different types");
+  RETURN_IF_FAULTY(p.tf32 && a.type != Number::f32, NOT_SUPPORTED, "TF32 of 16-bit elements");
   RETURN_IF_FAULTY(d.batch > 1 && d.stride < (d.columns - 1) * d.ld + d.rows, INVALID_VALUE, "results that overlap");
   const bool ta = p.trans_a != CUBLAS_OP_N, tb = p.trans_b != CUBLAS_OP_N;
   s = {ta ? a.columns : a.rows, tb ? b.rows : b.columns, ta ? a.rows : a.columns};

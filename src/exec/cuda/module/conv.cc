@@ -92,28 +92,7 @@ Answer run(Device& device, const KernelCall& call, const Convolution& conv) {
   RETURN_IF_REFUSED(cudnnConvolutionForward(device.convolutions, &one, conv.in, call.inputs[0], conv.filter,
                                             call.inputs[1], conv.window, conv.algorithm, call.workspace, conv.workspace,
                                             &zero, conv.out, call.outputs[0]));
-  const ComputeDesc& desc = *call.desc;
-  if (desc.own_inputs() <= 2) return run_epilogue(device, call, output(call));
-  // One bias a channel, then as much of the epilogue as the pass takes.
-  const Shape& out = desc.outputs[0].shape;
-  Walk walk{};
-  walk.axes = 3;
-  const int64_t extents[] = {out[0], out[1], out[2] * out[3]};
-  const int64_t own[] = {out[1] * out[2] * out[3], out[2] * out[3], 1}, bias[] = {0, 1, 0};
-  for (int axis = 0; axis < walk.axes; ++axis) {
-    walk.extent[axis] = extents[axis];
-    walk.stride[0][axis] = own[axis];
-    walk.stride[1][axis] = bias[axis];
-  }
-  const std::vector<Step> steps = epilogue_steps(call);
-  Steps pass{};
-  while (pass.count < most_steps && static_cast<size_t>(pass.count) < steps.size()) {
-    pass.step[pass.count] = steps[static_cast<size_t>(pass.count)];
-    ++pass.count;
-  }
-  RETURN_IF_REFUSED(launch_broadcast(element_of(call), output(call), input(call, 2), output(call), element_count(out),
-                                     Function::add, walk, pass, device.compute()));
-  return run_epilogue(device, call, output(call), {}, static_cast<size_t>(pass.count));
+  return run_bias(device, call);
 }
 
 Answer prepare_conv(Device& device, const ComputeDesc& desc, uint64_t workspace, Run& run_it) {

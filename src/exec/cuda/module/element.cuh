@@ -17,6 +17,15 @@ __device__ inline void store(float* to, float x) { *to = x; }
 __device__ inline void store(__half* to, float x) { *to = __float2half_rn(x); }
 __device__ inline void store(__nv_bfloat16* to, float x) { *to = __float2bfloat16_rn(x); }
 
+// As many elements as lie in a row of `width`, read or written at once.
+template <class T, int width>
+struct alignas(sizeof(T) * width) Vector {
+  T at[width];
+};
+template <class T>
+inline constexpr int full_width = 16 /
+                                  static_cast<int>(sizeof(T));  // 16 bytes are the most that a thread reads at once
+
 // Calls use with an element of the type.
 template <class Use>
 cudaError_t with_type(Element type, const Use& use) {

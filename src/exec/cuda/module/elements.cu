@@ -1,4 +1,7 @@
 // Element by element: chains of functions, broadcasting, sums, batch norm, local response normalisation.
+#include <algorithm>
+#include <initializer_list>
+
 #include "exec/cuda/module/element.cuh"
 #include "exec/cuda/module/grid.cuh"
 #include "exec/cuda/module/launch.h"
@@ -14,78 +17,131 @@ __device__ float gelu_by_tanh(float x) {
 __device__ float at_least(float x, float low) { return x < low ? low : x; }
 __device__ float at_most(float x, float high) { return x > high ? high : x; }
 
-__device__ float apply(Function function, float x, float a, float b, float y) {
+// x[i] = function(x[i], y[i]). The function is the same for all threads: one jump for all elements of a vector.
+template <int width, class F>
+__device__ void each(float (&x)[width], const float (&y)[width], const F& function) {
+#pragma unroll
+  for (int i = 0; i < width; ++i) x[i] = function(x[i], y[i]);
+}
+
+template <int width>
+__device__ void apply(Function function, float (&x)[width], float a, float b, const float (&y)[width]) {
   switch (function) {
     case Function::relu:
-      return at_least(x, 0.0f);
+      return each(x, y, [](float v, float) { return at_least(v, 0.0f); });
     case Function::sigmoid:
-      return 1.0f / (1.0f + expf(-x));
+      return each(x, y, [](float v, float) { return 1.0f / (1.0f + expf(-v)); });
     case Function::tanh:
-      return tanhf(x);
+      return each(x, y, [](float v, float) { return tanhf(v); });
     case Function::hard_swish:
-      return x * at_most(at_least(x / 6.0f + 0.5f, 0.0f), 1.0f);
+      return each(x, y, [](float v, float) { return v * at_most(at_least(v / 6.0f + 0.5f, 0.0f), 1.0f); });
     case Function::exp:
-      return expf(x);
+      return each(x, y, [](float v, float) { return expf(v); });
     case Function::sqrt:
-      return sqrtf(x);
+      return each(x, y, [](float v, float) { return sqrtf(v); });
     case Function::neg:
-      return -x;
+      return each(x, y, [](float v, float) { return -v; });
     case Function::erf:
-      return erff(x);
+      return each(x, y, [](float v, float) { return erff(v); });
     case Function::leaky_relu:
-      return x < 0.0f ? x * a : x;
+      return each(x, y, [a](float v, float) { return v < 0.0f ? v * a : v; });
     case Function::hard_sigmoid:
-      return at_most(at_least(x * a + b, 0.0f), 1.0f);
+      return each(x, y, [a, b](float v, float) { return at_most(at_least(v * a + b, 0.0f), 1.0f); });
     case Function::clip:
-      return at_most(at_least(x, a), b);
+      return each(x, y, [a, b](float v, float) { return at_most(at_least(v, a), b); });
     case Function::gelu:
-      return gelu_by_erf(x);
+      return each(x, y, [](float v, float) { return gelu_by_erf(v); });
     case Function::gelu_tanh:
-      return gelu_by_tanh(x);
+      return each(x, y, [](float v, float) { return gelu_by_tanh(v); });
     case Function::same:
-      return x;
+      return;
     case Function::scale:
-      return x * a;
+      return each(x, y, [a](float v, float) { return v * a; });
     case Function::add:
-      return x + y;
+      return each(x, y, [](float v, float w) { return v + w; });
     case Function::sub:
-      return x - y;
+      return each(x, y, [](float v, float w) { return v - w; });
     case Function::mul:
-      return x * y;
+      return each(x, y, [](float v, float w) { return v * w; });
     case Function::div:
-      return x / y;
+      return each(x, y, [](float v, float w) { return v / w; });
   }
-  return x;
 }
 
-template <class T>
-__device__ float apply_all(const Steps& steps, float x, int64_t i) {
+// Elements i … of `from`, which begin at a multiple of the vector's size.
+template <class T, int width, class Index>
+__device__ void load(const T* from, Index i, float (&x)[width]) {
+  const auto vector = *reinterpret_cast<const Vector<T, width>*>(from + i);
+#pragma unroll
+  for (int e = 0; e < width; ++e) x[e] = value_of(vector.at[e]);
+}
+template <class T, int width, class Index>
+__device__ void store_all(T* to, Index i, const float (&x)[width]) {
+  Vector<T, width> vector;
+#pragma unroll
+  for (int e = 0; e < width; ++e) store(&vector.at[e], x[e]);
+  *reinterpret_cast<Vector<T, width>*>(to + i) = vector;
+}
+
+template <class T, int width, class Index>
+__device__ void apply_all(const Steps& steps, float (&x)[width], Index i) {
   for (int s = 0; s < steps.count; ++s) {
     const Step& step = steps.step[s];
-    const auto* operand = static_cast<const T*>(step.operand);
-    x = apply(step.function, x, step.a, step.b, operand != nullptr ? value_of(operand[i]) : 0.0f);
+    float y[width] = {};
+    if (step.operand != nullptr) load(static_cast<const T*>(step.operand), i, y);
+    apply(step.function, x, step.a, step.b, y);
   }
-  return x;
 }
 
-// No __restrict__: the result may lie where an operand does.
-template <class T>
+// A thread makes `width` neighbouring elements at a time. No __restrict__: the result may lie where an operand does.
+template <class T, int width>
 __global__ void run_steps(const T* from, T* to, int64_t count, Steps steps) {
-  for (int64_t i = first_element(); i < count; i += all_threads())
-    store(to + i, apply_all<T>(steps, value_of(from[i]), i));
+  for (int64_t i = first_element() * width; i < count; i += all_threads() * width) {
+    float x[width];
+    load(from, i, x);
+    apply_all<T>(steps, x, i);
+    store_all(to, i, x);
+  }
 }
 
-template <class T>
-__global__ void run_broadcast(const T* a, const T* b, T* to, int64_t count, Function function, Walk walk, Steps steps) {
-  for (int64_t i = first_element(); i < count; i += all_threads()) {
-    int64_t rest = i, in_a = 0, in_b = 0;
-    for (int axis = walk.axes - 1; axis >= 0; --axis) {
-      const int64_t at = rest % walk.extent[axis];
-      rest /= walk.extent[axis];
-      in_a += at * walk.stride[0][axis];
-      in_b += at * walk.stride[1][axis];
+// Divisions of 64 bits take longer than what they are for here: Index is 32 bits where that counts all elements.
+template <class T, int width, class Index>
+__global__ void run_planes(const T* a, const T* b, T* to, Index count, Function function, Index channels, Index inner,
+                           Steps steps) {
+  for (Index i = static_cast<Index>(first_element()) * width; i < count;
+       i += static_cast<Index>(all_threads()) * width) {
+    Index plane = i / inner, within = i - plane * inner, channel = plane % channels;
+    float x[width], y[width];
+    load(a, i, x);
+#pragma unroll
+    for (int e = 0; e < width; ++e) {
+      y[e] = value_of(b[channel]);
+      if (++within < inner) continue;
+      within = 0;
+      if (++channel == channels) channel = 0;
     }
-    store(to + i, apply_all<T>(steps, apply(function, value_of(a[in_a]), 0.0f, 0.0f, value_of(b[in_b])), i));
+    apply(function, x, 0.0f, 0.0f, y);
+    apply_all<T>(steps, x, i);
+    store_all(to, i, x);
+  }
+}
+
+template <class T, class Index>
+__global__ void run_broadcast(const T* a, const T* b, T* to, Index count, Function function, Walk walk, Steps steps) {
+  for (Index i = static_cast<Index>(first_element()); i < count; i += static_cast<Index>(all_threads())) {
+    Index rest = i, in_a = 0, in_b = 0;
+    for (int axis = walk.axes - 1; axis >= 0; --axis) {
+      const auto extent = static_cast<Index>(walk.extent[axis]);
+      const Index before = rest / extent, at = rest - before * extent;
+      rest = before;
+      in_a += at * static_cast<Index>(walk.stride[0][axis]);
+      in_b += at * static_cast<Index>(walk.stride[1][axis]);
+    }
+    float x[1] = {value_of(a[in_a])};
+    const float y[1] = {value_of(b[in_b])};
+    apply(function, x, 0.0f, 0.0f, y);
+    apply_all<T>(steps, x, i);
+    store(to + i, x[0]);
   }
 }
 
@@ -132,11 +188,49 @@ __global__ void run_lrn(const T* x, T* to, int64_t count, int64_t channels, int6
 
 }  // namespace
 
+namespace {
+
+// Do vectors of the type fit: do all begin at a multiple of 16 bytes, and does nothing remain?
+template <class T>
+bool fits_vectors(int64_t count, std::initializer_list<const void*> operands, const Steps& steps) {
+  const auto is_aligned = [](const void* at) { return reinterpret_cast<uintptr_t>(at) % 16 == 0; };
+  for (int s = 0; s < steps.count; ++s) {
+    if (!is_aligned(steps.step[s].operand)) return false;
+  }
+  return count % full_width<T> == 0 && std::all_of(operands.begin(), operands.end(), is_aligned);
+}
+
+// The threads of a grid step over all elements: the index behind the last one must not overflow either.
+bool fits_32_bits(int64_t count) { return count <= int64_t{1} << 30; }
+
+}  // namespace
+
 cudaError_t launch_steps(Element type, const void* from, void* to, int64_t count, const Steps& steps,
                          cudaStream_t stream) {
   return with_type(type, [&](auto one) {
     using T = decltype(one);
-    return launch(run_steps<T>, blocks_for(count), stream, in<T>(from), out<T>(to), count, steps);
+    constexpr int width = full_width<T>;
+    return fits_vectors<T>(count, {from, to}, steps)
+               ? launch(run_steps<T, width>, blocks_for(count / width), stream, in<T>(from), out<T>(to), count, steps)
+               : launch(run_steps<T, 1>, blocks_for(count), stream, in<T>(from), out<T>(to), count, steps);
+  });
+}
+
+cudaError_t launch_planes(Element type, const void* a, const void* b, void* to, int64_t count, Function function,
+                          int64_t channels, int64_t inner, const Steps& steps, cudaStream_t stream) {
+  return with_type(type, [&](auto one) {
+    using T = decltype(one);
+    constexpr int width = full_width<T>;
+    if (!fits_32_bits(count)) {
+      return launch(run_planes<T, 1, int64_t>, blocks_for(count), stream, in<T>(a), in<T>(b), out<T>(to), count,
+                    function, channels, inner, steps);
+    }
+    const auto narrow = [](int64_t value) { return static_cast<uint32_t>(value); };
+    return fits_vectors<T>(count, {a, to}, steps)
+               ? launch(run_planes<T, width, uint32_t>, blocks_for(count / width), stream, in<T>(a), in<T>(b),
+                        out<T>(to), narrow(count), function, narrow(channels), narrow(inner), steps)
+               : launch(run_planes<T, 1, uint32_t>, blocks_for(count), stream, in<T>(a), in<T>(b), out<T>(to),
+                        narrow(count), function, narrow(channels), narrow(inner), steps);
   });
 }
 
@@ -144,8 +238,10 @@ cudaError_t launch_broadcast(Element type, const void* a, const void* b, void* t
                              const Walk& walk, const Steps& steps, cudaStream_t stream) {
   return with_type(type, [&](auto one) {
     using T = decltype(one);
-    return launch(run_broadcast<T>, blocks_for(count), stream, in<T>(a), in<T>(b), out<T>(to), count, function, walk,
-                  steps);
+    return fits_32_bits(count) ? launch(run_broadcast<T, uint32_t>, blocks_for(count), stream, in<T>(a), in<T>(b),
+                                        out<T>(to), static_cast<uint32_t>(count), function, walk, steps)
+                               : launch(run_broadcast<T, int64_t>, blocks_for(count), stream, in<T>(a), in<T>(b),
+                                        out<T>(to), count, function, walk, steps);
   });
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "exec/cuda/module/module.h"
 #include "graph/operators/shapes.h"
@@ -56,6 +57,18 @@ std::vector<int64_t> strides_of(const Shape& shape) {
   return strides;
 }
 
+// An operand that has one element for each index of some neighbouring axes of the result, the same along all others:
+// [outer][extent][inner]. none: it lies otherwise.
+std::optional<ReducedAxes> one_for_neighbours(const Shape& operand, const Shape& out) {
+  std::vector<int64_t> kept;
+  for (size_t axis = 0; axis < out.size(); ++axis) {
+    const size_t back = out.size() - axis;
+    const int64_t extent = back <= operand.size() ? operand[operand.size() - back] : 1;
+    if (extent != 1) kept.push_back(static_cast<int64_t>(axis));
+  }
+  return around_axes(out, kept);
+}
+
 Run run_binary(const ComputeDesc& desc) {
   const Shape& out = desc.outputs[0].shape;
   const Function function = function_of(desc.op);
@@ -63,6 +76,14 @@ Run run_binary(const ComputeDesc& desc) {
   if (desc.inputs[0].shape == out && desc.inputs[1].shape == out) {
     return [function](Device& device, const KernelCall& call) {
       return run_epilogue(device, call, input(call, 0), {{function, 0, 0, input(call, 1)}});
+    };
+  }
+  if (const std::optional<ReducedAxes> one = one_for_neighbours(desc.inputs[1].shape, out);
+      one && desc.inputs[0].shape == out) {
+    return [function, count, r = *one](Device& device, const KernelCall& call) -> Answer {
+      RETURN_IF_REFUSED(launch_planes(element_of(call), input(call, 0), input(call, 1), output(call), count, function,
+                                      r.extent, r.inner, Steps{}, device.compute()));
+      return run_epilogue(device, call, output(call));
     };
   }
   Walk walk{};
@@ -141,20 +162,8 @@ Run run_softmax(const ComputeDesc& desc) {
 static_assert(most_attention_width == most_value_size, "what the catalogue accepts");
 
 Run run_attention(const ComputeDesc& desc) {
-  const Attention a = attention_of(desc);
-  AttentionShape shape{a.batch, a.heads, a.kv_heads, a.queries, a.keys, a.size, a.value_size, {}, 0, false};
-  shape.scale = static_cast<float>(attr_float(desc.attrs, "scale"));
-  shape.causal = attr_int(desc.attrs, "causal") != 0;
+  const AttentionShape shape = attention_shape_of(desc);
   const bool masked = desc.own_inputs() > 3;
-  if (masked) {
-    const Shape& mask = desc.inputs[3].shape;
-    int64_t stride = 1;
-    for (size_t back = 0; back < mask.size(); ++back) {
-      const int64_t extent = mask[mask.size() - 1 - back];
-      shape.mask_stride[3 - back] = extent == 1 ? 0 : stride;
-      stride *= extent;
-    }
-  }
   return [shape, masked](Device& device, const KernelCall& call) -> Answer {
     RETURN_IF_REFUSED(launch_attention(element_of(call), input(call, 0), input(call, 1), input(call, 2),
                                        masked ? input(call, 3) : nullptr, output(call), shape, device.compute()));
@@ -286,6 +295,23 @@ Element element_of(DType type) {
   }
 }
 
+AttentionShape attention_shape_of(const ComputeDesc& desc) {
+  const Attention a = attention_of(desc);
+  AttentionShape shape{a.batch, a.heads, a.kv_heads, a.queries, a.keys, a.size, a.value_size, {}, 0, false};
+  shape.scale = static_cast<float>(attr_float(desc.attrs, "scale"));
+  shape.causal = attr_int(desc.attrs, "causal") != 0;
+  if (desc.own_inputs() > 3) {
+    const Shape& mask = desc.inputs[3].shape;
+    int64_t stride = 1;
+    for (size_t back = 0; back < mask.size(); ++back) {
+      const int64_t extent = mask[mask.size() - 1 - back];
+      shape.mask_stride[3 - back] = extent == 1 ? 0 : stride;
+      stride *= extent;
+    }
+  }
+  return shape;
+}
+
 Step unary_step(Op op, const Attrs& attrs) {
   const auto number = [&](std::string_view name) { return static_cast<float>(attr_float(attrs, name)); };
   switch (op) {
@@ -344,6 +370,22 @@ Answer run_epilogue(const Device& device, const KernelCall& call, const void* fr
     from = to;
   }
   return nullptr;
+}
+
+Answer run_bias(const Device& device, const KernelCall& call) {
+  const ComputeDesc& desc = *call.desc;
+  if (desc.own_inputs() <= 2) return run_epilogue(device, call, output(call));
+  const Shape& out = desc.outputs[0].shape;
+  const std::vector<Step> steps = epilogue_steps(call);
+  Steps pass{};
+  while (pass.count < most_steps && static_cast<size_t>(pass.count) < steps.size()) {
+    pass.step[pass.count] = steps[static_cast<size_t>(pass.count)];
+    ++pass.count;
+  }
+  RETURN_IF_REFUSED(launch_planes(element_of(call), output(call), input(call, 2), output(call), element_count(out),
+                                  Function::add, out[1], count_of(out, 2, static_cast<int64_t>(out.size())), pass,
+                                  device.compute()));
+  return run_epilogue(device, call, output(call), {}, static_cast<size_t>(pass.count));
 }
 
 namespace {

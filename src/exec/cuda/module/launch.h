@@ -53,10 +53,12 @@ struct Walk {
   int32_t axes = 0;
 };
 
-struct WindowShape {
-  int64_t batch, channels, h, w, out_channels, out_h, out_w, kernel_h, kernel_w, stride_h, stride_w, dilation_h,
+template <class Index>
+struct WindowShapeBy {
+  Index batch, channels, h, w, out_channels, out_h, out_w, kernel_h, kernel_w, stride_h, stride_w, dilation_h,
       dilation_w, pad_top, pad_left, pad_bottom, pad_right, groups;
 };
+using WindowShape = WindowShapeBy<int64_t>;
 
 inline constexpr int64_t most_attention_width = 1024;
 struct AttentionShape {
@@ -80,6 +82,9 @@ cudaError_t launch_steps(Element type, const void* from, void* to, int64_t count
 // to[i] = steps(function(a[…], b[…])), i going along the walk.
 cudaError_t launch_broadcast(Element type, const void* a, const void* b, void* to, int64_t count, Function function,
                              const Walk& walk, const Steps& steps, cudaStream_t stream);
+// to[i] = steps(function(a[i], b[i / inner % channels])).
+cudaError_t launch_planes(Element type, const void* a, const void* b, void* to, int64_t count, Function function,
+                          int64_t channels, int64_t inner, const Steps& steps, cudaStream_t stream);
 cudaError_t launch_cast(Element from_type, const void* from, Element to_type, void* to, int64_t count,
                         cudaStream_t stream);
 // Summed in float, in their order.
@@ -105,6 +110,11 @@ cudaError_t launch_normalize(Element type, const void* x, const void* scale, con
 // sees no key gets zeros. mask: nullptr for none. value_size is at most most_attention_width.
 cudaError_t launch_attention(Element type, const void* q, const void* k, const void* v, const void* mask, void* to,
                              const AttentionShape& shape, cudaStream_t stream);
+
+// The second of attention's three steps, of `rows` queries from number `first` on (of all heads of all samples, in this
+// order): scores[rows][keys], scaled, to weights to[rows][keys] of the type. f32: to may be the scores.
+cudaError_t launch_attention_weights(Element type, const float* scores, const void* mask, void* to, int64_t first,
+                                     int64_t rows, const AttentionShape& shape, cudaStream_t stream);
 
 cudaError_t launch_conv(Element type, const void* x, const void* w, const void* bias, void* to,
                         const WindowShape& shape, cudaStream_t stream);

@@ -63,8 +63,12 @@ inline Element element_of(const KernelCall& call) { return element_of(call.desc-
 // ahead of it in the first pass. Nothing to do: nothing is launched, unless `from` is elsewhere.
 Answer run_epilogue(const Device& device, const KernelCall& call, const void* from,
                     const std::vector<Step>& before = {}, size_t first = 0);
+// Behind a convolution whose result lies in the output: its bias, if it has one, and its epilogue, in as few passes as
+// they take.
+Answer run_bias(const Device& device, const KernelCall& call);
 std::vector<Step> epilogue_steps(const KernelCall& call, size_t first = 0);
 Step unary_step(Op op, const Attrs& attrs);
+AttentionShape attention_shape_of(const ComputeDesc& desc);
 
 // The kernels' code: what makes a computation ready. The desc outlives it; workspace: bytes that it will have.
 using Prepare = Answer (*)(Device& device, const ComputeDesc& desc, uint64_t workspace, Run& run);

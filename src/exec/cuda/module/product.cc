@@ -1,11 +1,12 @@
-// Gemm and MatMul by cuBLASLt. It counts columns first, so a row-major D = A B is asked for as Dᵀ = Bᵀ Aᵀ: the same
-// bytes. Its bias, one value a row of Dᵀ, is then one a column of D.
+// Gemm and MatMul by cuBLASLt, and what other kernels multiply. It counts columns first, so a row-major D = A B is
+// asked for as Dᵀ = Bᵀ Aᵀ: the same bytes. Its bias, one value a row of Dᵀ, is then one a column of D.
+#include "exec/cuda/module/product.h"
+
 #include <fmt/format.h>
 
 #include <cstdint>
 #include <memory>
 
-#include "exec/cuda/module/module.h"
 #include "kernels/cuda/gpu.h"
 #include "kernels/layout.h"
 
@@ -25,28 +26,6 @@ cudaDataType_t data_type_of(DType type) {
       return CUDA_R_32F;  // the catalogue lets nothing else here
   }
 }
-
-struct Multiplication {
-  cublasLtMatmulDesc_t what = nullptr;
-  cublasLtMatrixLayout_t left = nullptr, right = nullptr, result = nullptr;  // Bᵀ, Aᵀ, Dᵀ
-  cublasLtMatmulAlgo_t aligned{};    // where all operands begin at a multiple of `whole_buffers`
-  cublasLtMatmulAlgo_t unaligned{};  // where some are parts of buffers
-  float alpha = 1, beta = 0;
-  bool has_bias = false;      // input 2 as cuBLASLt's bias
-  bool adds_operand = false;  // input 2, broadcast, times beta
-  size_t steps_within = 0;    // of the epilogue, done by cuBLASLt
-  uint64_t workspace = 0;
-
-  Multiplication() = default;
-  Multiplication(const Multiplication&) = delete;
-  Multiplication& operator=(const Multiplication&) = delete;
-  ~Multiplication() {
-    if (what != nullptr) static_cast<void>(cublasLtMatmulDescDestroy(what));
-    for (cublasLtMatrixLayout_t layout : {left, right, result}) {
-      if (layout != nullptr) static_cast<void>(cublasLtMatrixLayoutDestroy(layout));
-    }
-  }
-};
 
 template <class T>
 Answer set(cublasLtMatmulDesc_t what, cublasLtMatmulDescAttributes_t attribute, const T& value) {
@@ -71,23 +50,26 @@ struct Preference {
   }
 };
 
-Answer choose(Device& device, const Multiplication& m, uint32_t alignment, cublasLtMatmulAlgo_t& chosen) {
+Answer choose(Device& device, cublasLtMatmulDesc_t what, cublasLtMatrixLayout_t left, cublasLtMatrixLayout_t right,
+              cublasLtMatrixLayout_t result, uint64_t workspace, uint32_t alignment, cublasLtMatmulAlgo_t& chosen) {
   Preference preference;
   RETURN_IF_REFUSED(cublasLtMatmulPreferenceCreate(&preference.made));
   RETURN_IF_REFUSED(cublasLtMatmulPreferenceSetAttribute(preference.made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                         &m.workspace, sizeof(m.workspace)));
+                                                         &workspace, sizeof(workspace)));
   for (const auto operand : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                              CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
     RETURN_IF_REFUSED(cublasLtMatmulPreferenceSetAttribute(preference.made, operand, &alignment, sizeof(alignment)));
   }
   cublasLtMatmulHeuristicResult_t found{};
   int count = 0;
-  RETURN_IF_REFUSED(cublasLtMatmulAlgoGetHeuristic(device.products, m.what, m.left, m.right, m.result, m.result,
-                                                   preference.made, 1, &found, &count));
+  RETURN_IF_REFUSED(cublasLtMatmulAlgoGetHeuristic(device.products, what, left, right, result, result, preference.made,
+                                                   1, &found, &count));
   if (count == 0) return refuse("cuBLASLt has no algorithm for it");
   chosen = found.algo;
   return nullptr;
 }
+
+bool is_aligned(const void* at) { return reinterpret_cast<uintptr_t>(at) % whole_buffers == 0; }
 
 // A vector along the columns, unscaled: what cuBLASLt adds by itself.
 bool is_row(const ComputeDesc& desc, int64_t n, float beta) {
@@ -115,69 +97,99 @@ Answer spread_operand(Device& device, const KernelCall& call, float beta) {
                                  Function::same, walk, scale, device.compute()));
 }
 
-bool is_aligned(const KernelCall& call) {
-  const auto fits = [](const void* at) { return reinterpret_cast<uintptr_t>(at) % whole_buffers == 0; };
-  return fits(call.inputs[0]) && fits(call.inputs[1]) && fits(call.outputs[0]);
-}
+struct Prepared {
+  Multiplication product;
+  float beta = 0;
+  bool has_bias = false;      // input 2 as cuBLASLt's bias
+  bool adds_operand = false;  // input 2, broadcast, times beta
+  size_t steps_within = 0;    // of the epilogue, done by cuBLASLt
+};
 
-Answer run(Device& device, const KernelCall& call, const Multiplication& m) {
-  if (m.adds_operand) RETURN_IF_REFUSED(spread_operand(device, call, m.beta));
-  if (m.has_bias) RETURN_IF_REFUSED(set(m.what, CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.inputs[2]));
-  const float beta = m.adds_operand ? 1.0f : 0.0f;
-  RETURN_IF_REFUSED(cublasLtMatmul(device.products, m.what, &m.alpha, call.inputs[1], m.left, call.inputs[0], m.right,
-                                   &beta, call.outputs[0], m.result, call.outputs[0], m.result,
-                                   is_aligned(call) ? &m.aligned : &m.unaligned, call.workspace, m.workspace,
-                                   device.compute()));
-  return run_epilogue(device, call, output(call), {}, m.steps_within);
+Answer run(Device& device, const KernelCall& call, Prepared& p) {
+  if (p.adds_operand) RETURN_IF_REFUSED(spread_operand(device, call, p.beta));
+  RETURN_IF_REFUSED(p.product.run(device, call.inputs[0], call.inputs[1], call.outputs[0],
+                                  p.has_bias ? call.inputs[2] : nullptr, p.adds_operand ? 1.0f : 0.0f, call.workspace));
+  return run_epilogue(device, call, output(call), {}, p.steps_within);
 }
 
 Answer prepare_product(Device& device, const ComputeDesc& desc, uint64_t workspace, Run& run_it) {
-  auto m = std::make_shared<Multiplication>();
+  auto p = std::make_shared<Prepared>();  // std::function must be copyable
+  MatrixProduct what;
+  what.factors = what.result = desc.outputs[0].dtype;
+  what.tf32 = desc.kernel.level.precision == Precision::tf32;
   const bool gemm = desc.op == Op::Gemm;
-  BatchedProduct p;
   if (gemm) {
     const Product one = product_of(desc);
-    p = {1, one.m, one.n, one.k, 0, 0};
-    m->alpha = static_cast<float>(attr_float(desc.attrs, "alpha"));
-    m->beta = static_cast<float>(attr_float(desc.attrs, "beta"));
+    what.m = one.m;
+    what.n = one.n;
+    what.k = one.k;
+    what.transposed_a = attr_int(desc.attrs, "transA") != 0;
+    what.transposed_b = attr_int(desc.attrs, "transB") != 0;
+    what.alpha = static_cast<float>(attr_float(desc.attrs, "alpha"));
+    p->beta = static_cast<float>(attr_float(desc.attrs, "beta"));
   } else {
     const std::optional<BatchedProduct> batched = batched_product_of(desc);
     if (!batched) return refuse("its batches lie at no fixed distance");
-    p = *batched;
-    m->beta = 1;
+    what.batch = batched->batch;
+    what.m = batched->m;
+    what.n = batched->n;
+    what.k = batched->k;
+    what.a_stride = batched->a_stride;
+    what.b_stride = batched->b_stride;
+    p->beta = 1;
   }
-  m->workspace = workspace;
-  // Of halves the factors are exact in either level.
-  const bool tf32 = desc.kernel.level.precision == Precision::tf32 && desc.outputs[0].dtype == DType::f32;
-  RETURN_IF_REFUSED(
-      cublasLtMatmulDescCreate(&m->what, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
-  const bool trans_a = gemm && attr_int(desc.attrs, "transA") != 0,
-             trans_b = gemm && attr_int(desc.attrs, "transB") != 0;
-  const cublasOperation_t left = trans_b ? CUBLAS_OP_T : CUBLAS_OP_N, right = trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-  RETURN_IF_REFUSED(set(m->what, CUBLASLT_MATMUL_DESC_TRANSA, left));
-  RETURN_IF_REFUSED(set(m->what, CUBLASLT_MATMUL_DESC_TRANSB, right));
-  const DType element = desc.outputs[0].dtype;
-  const cudaDataType_t type = data_type_of(element);
-  RETURN_IF_REFUSED(layout(&m->left, type, trans_b ? p.n : p.k, trans_b ? p.k : p.n, p.batch, p.b_stride));
-  RETURN_IF_REFUSED(layout(&m->right, type, trans_a ? p.k : p.m, trans_a ? p.m : p.k, p.batch, p.a_stride));
-  RETURN_IF_REFUSED(layout(&m->result, type, p.m, p.n, p.batch, p.m * p.n));
   if (desc.own_inputs() > 2) {
-    m->has_bias = !gemm || is_row(desc, p.n, m->beta);
-    m->adds_operand = !m->has_bias && m->beta != 0;
+    p->has_bias = !gemm || is_row(desc, what.n, p->beta);
+    p->adds_operand = !p->has_bias && p->beta != 0;
   }
-  const bool relu = !desc.epilogue.empty() && desc.epilogue[0].op == Op::Relu;
-  m->steps_within = relu ? 1 : 0;
-  const cublasLtEpilogue_t epilogue = m->has_bias ? (relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS)
-                                      : relu      ? CUBLASLT_EPILOGUE_RELU
-                                                  : CUBLASLT_EPILOGUE_DEFAULT;
-  RETURN_IF_REFUSED(set(m->what, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue));
-  RETURN_IF_REFUSED(choose(device, *m, whole_buffers, m->aligned));
-  RETURN_IF_REFUSED(choose(device, *m, static_cast<uint32_t>(size_of(element)), m->unaligned));
-  run_it = [m](Device& where, const KernelCall& call) { return run(where, call, *m); };
+  what.bias = p->has_bias;
+  what.relu = !desc.epilogue.empty() && desc.epilogue[0].op == Op::Relu;
+  p->steps_within = what.relu ? 1 : 0;
+  RETURN_IF_REFUSED(p->product.prepare(device, what, workspace));
+  run_it = [p](Device& where, const KernelCall& call) { return run(where, call, *p); };
   return nullptr;
 }
 
 }  // namespace
+
+Multiplication::~Multiplication() {
+  if (what_ != nullptr) static_cast<void>(cublasLtMatmulDescDestroy(what_));
+  for (cublasLtMatrixLayout_t layout : {left_, right_, result_}) {
+    if (layout != nullptr) static_cast<void>(cublasLtMatrixLayoutDestroy(layout));
+  }
+}
+
+Answer Multiplication::prepare(Device& device, const MatrixProduct& p, uint64_t workspace) {
+  alpha_ = p.alpha;
+  workspace_ = workspace;
+  // Of halves the factors are exact in either level.
+  const bool tf32 = p.tf32 && p.factors == DType::f32;
+  RETURN_IF_REFUSED(
+      cublasLtMatmulDescCreate(&what_, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
+  RETURN_IF_REFUSED(set(what_, CUBLASLT_MATMUL_DESC_TRANSA, p.transposed_b ? CUBLAS_OP_T : CUBLAS_OP_N));
+  RETURN_IF_REFUSED(set(what_, CUBLASLT_MATMUL_DESC_TRANSB, p.transposed_a ? CUBLAS_OP_T : CUBLAS_OP_N));
+  const cudaDataType_t factors = data_type_of(p.factors);
+  RETURN_IF_REFUSED(
+      layout(&left_, factors, p.transposed_b ? p.n : p.k, p.transposed_b ? p.k : p.n, p.batch, p.b_stride));
+  RETURN_IF_REFUSED(
+      layout(&right_, factors, p.transposed_a ? p.k : p.m, p.transposed_a ? p.m : p.k, p.batch, p.a_stride));
+  RETURN_IF_REFUSED(layout(&result_, data_type_of(p.result), p.m, p.n, p.batch, p.m * p.n));
+  const cublasLtEpilogue_t epilogue = p.bias   ? (p.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS)
+                                      : p.relu ? CUBLASLT_EPILOGUE_RELU
+                                               : CUBLASLT_EPILOGUE_DEFAULT;
+  RETURN_IF_REFUSED(set(what_, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue));
+  RETURN_IF_REFUSED(choose(device, what_, left_, right_, result_, workspace_, whole_buffers, aligned_));
+  const auto any = static_cast<uint32_t>(size_of(p.factors));
+  return choose(device, what_, left_, right_, result_, workspace_, any, unaligned_);
+}
+
+Answer Multiplication::run(Device& device, const void* a, const void* b, void* d, const void* bias, float beta,
+                           void* workspace) {
+  if (bias != nullptr) RETURN_IF_REFUSED(set(what_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias));
+  const bool aligned = is_aligned(a) && is_aligned(b) && is_aligned(d);
+  return answer(cublasLtMatmul(device.products, what_, &alpha_, b, left_, a, right_, &beta, d, result_, d, result_,
+                               aligned ? &aligned_ : &unaligned_, workspace, workspace_, device.compute()));
+}
 
 const Prepare code::gemm_cublaslt = prepare_product;
 const Prepare code::matmul_cublaslt = prepare_product;

@@ -19,19 +19,28 @@ struct Total {
   __device__ static float join(float a, float b) { return a + b; }
 };
 
-// Of all threads of the block, to all of them: a tree in shared memory.
+constexpr int warp_threads = 32, block_warps = block_threads / warp_threads;
+constexpr unsigned all_lanes = 0xffffffffu;
+
+// Of all lanes of the warp, to all of them; both sides of a join are the same two values, so all get the same bits.
+template <class Join>
+__device__ float over_warp(float value) {
+#pragma unroll
+  for (int apart = warp_threads / 2; apart > 0; apart /= 2)
+    value = Join::join(value, __shfl_xor_sync(all_lanes, value, apart));
+  return value;
+}
+
+// Of all threads of the block, to all of them: of each warp, then of the warps.
 template <class Join>
 __device__ float over_block(float value) {
-  __shared__ float parts[block_threads];
-  __syncthreads();  // the one before has been read
-  parts[threadIdx.x] = value;
-  for (int half = block_threads / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (static_cast<int>(threadIdx.x) < half)
-      parts[threadIdx.x] = Join::join(parts[threadIdx.x], parts[threadIdx.x + half]);
-  }
+  __shared__ float parts[block_warps];
+  const int lane = static_cast<int>(threadIdx.x) % warp_threads, warp = static_cast<int>(threadIdx.x) / warp_threads;
+  const float own = over_warp<Join>(value);
+  __syncthreads();  // the parts before have been read
+  if (lane == 0) parts[warp] = own;
   __syncthreads();
-  return parts[0];
+  return over_warp<Join>(lane < block_warps ? parts[lane] : Join::none());
 }
 
 template <class Join, class Value>
@@ -64,6 +73,20 @@ __global__ void run_mean(const T* x, T* to, int64_t rows, int64_t extent, int64_
     const T* from = x + row_begin(row, extent, inner);
     const float sum = over_row<Total>(extent, [&](int64_t i) { return value_of(from[i * inner]); });
     if (threadIdx.x == 0) store(to + row, sum / static_cast<float>(extent));
+  }
+}
+
+// The same with one warp a row: for rows so short that most of a block would have nothing to do.
+template <class T>
+__global__ void run_short_mean(const T* x, T* to, int64_t rows, int64_t extent, int64_t inner) {
+  const int lane = static_cast<int>(threadIdx.x) % warp_threads, warp = static_cast<int>(threadIdx.x) / warp_threads;
+  const int64_t all_warps = static_cast<int64_t>(gridDim.x) * block_warps;
+  for (int64_t row = static_cast<int64_t>(blockIdx.x) * block_warps + warp; row < rows; row += all_warps) {
+    const T* from = x + row_begin(row, extent, inner);
+    float own = 0;
+    for (int64_t i = lane; i < extent; i += warp_threads) own += value_of(from[i * inner]);
+    const float sum = over_warp<Total>(own);
+    if (lane == 0) store(to + row, sum / static_cast<float>(extent));
   }
 }
 
@@ -134,6 +157,28 @@ __global__ void run_attention(const T* q, const T* k, const T* v, const T* mask,
   }
 }
 
+// One block a query: the weights of its keys out of their scores. What it does not see weighs nothing. The weights may
+// lie where the scores do: a thread writes only what it alone has read last.
+template <class T>
+__global__ void run_attention_weights(const float* scores, const T* mask, T* to, int64_t first, int64_t rows,
+                                      AttentionShape s) {
+  for (int64_t own = blockIdx.x; own < rows; own += gridDim.x) {
+    const int64_t row = first + own;
+    const int64_t head = row / s.queries % s.heads, query = row % s.queries, sample = row / (s.queries * s.heads);
+    const T* hidden = mask + (sample * s.mask_stride[0] + head * s.mask_stride[1] + query * s.mask_stride[2]);
+    const int64_t seen = s.causal ? query + 1 + s.keys - s.queries : s.keys;
+    const float* from = scores + own * s.keys;
+    const auto score = [&](int64_t key) {
+      return from[key] + (mask != nullptr ? value_of(hidden[key * s.mask_stride[3]]) : 0.0f);
+    };
+    const float top = over_row<Largest>(seen, score);
+    const bool none = top == -CUDART_INF_F;  // no key counts
+    const float sum = none ? 1.0f : over_row<Total>(seen, [&](int64_t key) { return expf(score(key) - top); });
+    for (int64_t key = threadIdx.x; key < s.keys; key += block_threads)
+      store(to + own * s.keys + key, none || key >= seen ? 0.0f : expf(score(key) - top) / sum);
+  }
+}
+
 unsigned row_blocks(int64_t rows) {
   constexpr int64_t most = 1 << 20;
   return static_cast<unsigned>(rows < most ? rows : most);
@@ -154,7 +199,11 @@ cudaError_t launch_mean(Element type, const void* x, void* to, int64_t outer, in
                         cudaStream_t stream) {
   return with_type(type, [&](auto one) {
     using T = decltype(one);
-    return launch(run_mean<T>, row_blocks(outer * inner), stream, in<T>(x), out<T>(to), outer * inner, extent, inner);
+    const int64_t rows = outer * inner;
+    return extent < block_threads
+               ? launch(run_short_mean<T>, row_blocks((rows + block_warps - 1) / block_warps), stream, in<T>(x),
+                        out<T>(to), rows, extent, inner)
+               : launch(run_mean<T>, row_blocks(rows), stream, in<T>(x), out<T>(to), rows, extent, inner);
   });
 }
 
@@ -165,6 +214,15 @@ cudaError_t launch_attention(Element type, const void* q, const void* k, const v
     using T = decltype(one);
     return launch(run_attention<T>, row_blocks(rows), stream, in<T>(q), in<T>(k), in<T>(v), in<T>(mask), out<T>(to),
                   rows, shape);
+  });
+}
+
+cudaError_t launch_attention_weights(Element type, const float* scores, const void* mask, void* to, int64_t first,
+                                     int64_t rows, const AttentionShape& shape, cudaStream_t stream) {
+  return with_type(type, [&](auto one) {
+    using T = decltype(one);
+    return launch(run_attention_weights<T>, row_blocks(rows), stream, scores, in<T>(mask), out<T>(to), first, rows,
+                  shape);
   });
 }
 
