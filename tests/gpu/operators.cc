@@ -64,8 +64,8 @@ double tolerance_of(const ComputeDesc& desc) {
     const bool transposed = desc.op == Op::Gemm && attr_int(desc.attrs, "transA") != 0;
     terms = static_cast<double>(transposed ? a.front() : a.back());
   }
-  const bool product =
-      desc.op == Op::Conv || desc.op == Op::Gemm || desc.op == Op::MatMul || desc.op == Op::Attention;
+  if (desc.op == Op::Attention) terms = static_cast<double>(desc.inputs[0].shape.back());  // of a score
+  const bool product = desc.op == Op::Conv || desc.op == Op::Gemm || desc.op == Op::MatMul || desc.op == Op::Attention;
   const bool tf32 = product && desc.kernel.level.precision == Precision::tf32;
   const DType type = desc.outputs[0].dtype;
   const double stored = type == DType::f16 ? 0x1p-11 : type == DType::bf16 ? 0x1p-8 : 0;

@@ -1,6 +1,7 @@
 // Element by element: chains of functions, broadcasting, sums, batch norm, local response normalisation.
 #include <algorithm>
 #include <initializer_list>
+#include <type_traits>
 
 #include "exec/cuda/module/element.cuh"
 #include "exec/cuda/module/grid.cuh"
@@ -145,9 +146,13 @@ __global__ void run_broadcast(const T* a, const T* b, T* to, Index count, Functi
   }
 }
 
-template <class From, class To>
+template <class From, class To, int width>
 __global__ void run_cast(const From* from, To* to, int64_t count) {
-  for (int64_t i = first_element(); i < count; i += all_threads()) store(to + i, value_of(from[i]));
+  for (int64_t i = first_element() * width; i < count; i += all_threads() * width) {
+    float x[width];
+    load(from, i, x);
+    store_all(to, i, x);
+  }
 }
 
 template <class T>
@@ -251,7 +256,11 @@ cudaError_t launch_cast(Element from_type, const void* from, Element to_type, vo
     using From = decltype(before);
     return with_type(to_type, [&](auto after) {
       using To = decltype(after);
-      return launch(run_cast<From, To>, blocks_for(count), stream, in<From>(from), out<To>(to), count);
+      constexpr int width = full_width<std::conditional_t<sizeof(From) < sizeof(To), To, From>>;
+      return fits_vectors<std::conditional_t<sizeof(From) < sizeof(To), To, From>>(count, {from, to}, {})
+                 ? launch(run_cast<From, To, width>, blocks_for(count / width), stream, in<From>(from), out<To>(to),
+                          count)
+                 : launch(run_cast<From, To, 1>, blocks_for(count), stream, in<From>(from), out<To>(to), count);
     });
   });
 }

@@ -232,6 +232,33 @@ Run run_concat(const ComputeDesc& desc) {
   };
 }
 
+struct Strided {
+  int64_t begin = 0, count = 0, element = 0;
+  Walk walk{};
+};
+// The same copy in pieces of up to 16 bytes, where neighbours stay neighbours.
+Strided widened(Strided s) {
+  const int last = s.walk.axes - 1;
+  constexpr int64_t widest = 16;
+  const auto is_even = [&](int axis) { return s.walk.stride[0][axis] % 2 == 0; };
+  const auto may = [&] {
+    if (last < 0 || s.element * 2 > widest || s.walk.stride[0][last] != 1) return false;
+    if (s.begin % 2 != 0 || s.walk.extent[last] % 2 != 0) return false;
+    for (int axis = 0; axis < last; ++axis) {
+      if (!is_even(axis)) return false;
+    }
+    return true;
+  };
+  while (may()) {
+    s.element *= 2;
+    s.begin /= 2;
+    s.count /= 2;
+    s.walk.extent[last] /= 2;
+    for (int axis = 0; axis < last; ++axis) s.walk.stride[0][axis] /= 2;
+  }
+  return s;
+}
+
 Run run_strided(const ComputeDesc& desc) {
   const Shape &in = desc.inputs[0].shape, &out = desc.outputs[0].shape;
   const std::vector<int64_t> strides = strides_of(in);
@@ -252,9 +279,14 @@ Run run_strided(const ComputeDesc& desc) {
       begin += axes[axis].start * strides[axis];
     }
   }
-  const int64_t count = element_count(out), element = size_of(desc.outputs[0].dtype);
-  return [=](Device& device, const KernelCall& call) -> Answer {
-    RETURN_IF_REFUSED(launch_strided(call.inputs[0], call.outputs[0], begin, count, walk, element, device.compute()));
+  const Strided each{begin, element_count(out), size_of(desc.outputs[0].dtype), walk};
+  return [each, wide = widened(each)](Device& device, const KernelCall& call) -> Answer {
+    const auto fits = [&](const void* at) {
+      return reinterpret_cast<uintptr_t>(at) % static_cast<uintptr_t>(wide.element) == 0;
+    };
+    const Strided& s = fits(call.inputs[0]) && fits(call.outputs[0]) ? wide : each;
+    RETURN_IF_REFUSED(
+        launch_strided(call.inputs[0], call.outputs[0], s.begin, s.count, s.walk, s.element, device.compute()));
     return run_epilogue(device, call, output(call));
   };
 }

@@ -122,7 +122,7 @@ cudaError_t launch_max_pool(Element type, const void* x, void* to, const WindowS
 cudaError_t launch_average_pool(Element type, const void* x, void* to, const WindowShape& shape, bool count_pads,
                                 cudaStream_t stream);
 
-// to[i] = from[begin + …] along the walk's first strides; elements of 1, 2, 4 or 8 bytes.
+// to[i] = from[begin + …] along the walk's first strides; elements of 1, 2, 4, 8 or 16 bytes.
 cudaError_t launch_strided(const void* from, void* to, int64_t begin, int64_t count, const Walk& walk, int64_t element,
                            cudaStream_t stream);
 // [outer][indices][inner] out of table[outer][extent][inner]; an index below 0 counts from the end, one outside is the

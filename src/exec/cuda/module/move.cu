@@ -45,6 +45,8 @@ cudaError_t with_element(int64_t element, const Use& use) {
       return use(uint32_t{});
     case 8:
       return use(uint64_t{});
+    case 16:
+      return use(uint4{});
     default:
       return cudaErrorInvalidValue;
   }

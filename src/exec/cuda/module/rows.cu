@@ -1,5 +1,5 @@
-// One block a row: softmax, means, normalisation, attention. Sums are taken in a fixed order, so that a row's bits do
-// not depend on what else is computed.
+// One block or one warp a row: softmax, means, normalisation, attention. Sums are taken in a fixed order, and who takes
+// a row depends on its length alone, so that a row's bits do not depend on what else is computed.
 #include <math_constants.h>
 
 #include "exec/cuda/module/element.cuh"
@@ -43,11 +43,45 @@ __device__ float over_block(float value) {
   return over_warp<Join>(lane < block_warps ? parts[lane] : Join::none());
 }
 
-template <class Join, class Value>
+// Who takes a row: all threads of a block, or those of a warp, for rows so short that most of a block would have
+// nothing to do.
+struct ByBlock {
+  static constexpr int threads = block_threads, rows = 1;  // rows: of a block at a time
+  __device__ static int thread() { return static_cast<int>(threadIdx.x); }
+  __device__ static int64_t first_row() { return blockIdx.x; }
+  template <class Join>
+  __device__ static float over(float value) {
+    return over_block<Join>(value);
+  }
+};
+struct ByWarp {
+  static constexpr int threads = warp_threads, rows = block_warps;
+  __device__ static int thread() { return static_cast<int>(threadIdx.x) % warp_threads; }
+  __device__ static int64_t first_row() {
+    return static_cast<int64_t>(blockIdx.x) * rows + static_cast<int>(threadIdx.x) / warp_threads;
+  }
+  template <class Join>
+  __device__ static float over(float value) {
+    return over_warp<Join>(value);
+  }
+};
+template <class By>
+__device__ int64_t all_rows() {
+  return static_cast<int64_t>(gridDim.x) * By::rows;
+}
+
+// with(ByBlock) or with(ByWarp); a lane of a warp takes 16 elements at most.
+template <class With>
+cudaError_t by_length(int64_t extent, const With& with) {
+  constexpr int64_t longest = 16 * warp_threads;
+  return extent <= longest ? with(ByWarp{}) : with(ByBlock{});
+}
+
+template <class By, class Join, class Value>
 __device__ float over_row(int64_t extent, const Value& value) {
   float own = Join::none();
-  for (int64_t i = threadIdx.x; i < extent; i += block_threads) own = Join::join(own, value(i));
-  return over_block<Join>(own);
+  for (int64_t i = By::thread(); i < extent; i += By::threads) own = Join::join(own, value(i));
+  return By::template over<Join>(own);
 }
 
 // Row r begins here: rows lie side by side within `inner`.
@@ -55,54 +89,40 @@ __device__ int64_t row_begin(int64_t row, int64_t extent, int64_t inner) {
   return row / inner * extent * inner + row % inner;
 }
 
-template <class T>
+template <class By, class T>
 __global__ void run_softmax(const T* x, T* to, int64_t rows, int64_t extent, int64_t inner) {
-  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+  for (int64_t row = By::first_row(); row < rows; row += all_rows<By>()) {
     const int64_t begin = row_begin(row, extent, inner);
     const T* from = x + begin;
-    const float top = over_row<Largest>(extent, [&](int64_t i) { return value_of(from[i * inner]); });
-    const float sum = over_row<Total>(extent, [&](int64_t i) { return expf(value_of(from[i * inner]) - top); });
-    for (int64_t i = threadIdx.x; i < extent; i += block_threads)
+    const float top = over_row<By, Largest>(extent, [&](int64_t i) { return value_of(from[i * inner]); });
+    const float sum = over_row<By, Total>(extent, [&](int64_t i) { return expf(value_of(from[i * inner]) - top); });
+    for (int64_t i = By::thread(); i < extent; i += By::threads)
       store(to + begin + i * inner, expf(value_of(from[i * inner]) - top) / sum);
   }
 }
 
-template <class T>
+template <class By, class T>
 __global__ void run_mean(const T* x, T* to, int64_t rows, int64_t extent, int64_t inner) {
-  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+  for (int64_t row = By::first_row(); row < rows; row += all_rows<By>()) {
     const T* from = x + row_begin(row, extent, inner);
-    const float sum = over_row<Total>(extent, [&](int64_t i) { return value_of(from[i * inner]); });
-    if (threadIdx.x == 0) store(to + row, sum / static_cast<float>(extent));
+    const float sum = over_row<By, Total>(extent, [&](int64_t i) { return value_of(from[i * inner]); });
+    if (By::thread() == 0) store(to + row, sum / static_cast<float>(extent));
   }
 }
 
-// The same with one warp a row: for rows so short that most of a block would have nothing to do.
-template <class T>
-__global__ void run_short_mean(const T* x, T* to, int64_t rows, int64_t extent, int64_t inner) {
-  const int lane = static_cast<int>(threadIdx.x) % warp_threads, warp = static_cast<int>(threadIdx.x) / warp_threads;
-  const int64_t all_warps = static_cast<int64_t>(gridDim.x) * block_warps;
-  for (int64_t row = static_cast<int64_t>(blockIdx.x) * block_warps + warp; row < rows; row += all_warps) {
-    const T* from = x + row_begin(row, extent, inner);
-    float own = 0;
-    for (int64_t i = lane; i < extent; i += warp_threads) own += value_of(from[i * inner]);
-    const float sum = over_warp<Total>(own);
-    if (lane == 0) store(to + row, sum / static_cast<float>(extent));
-  }
-}
-
-template <class T>
+template <class By, class T>
 __global__ void run_normalize(const T* x, const T* scale, const T* bias, T* to, int64_t rows, int64_t extent,
                               int64_t channels, bool one_a_row, double epsilon) {
-  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
+  for (int64_t row = By::first_row(); row < rows; row += all_rows<By>()) {
     const T* from = x + row * extent;
     const auto count = static_cast<float>(extent);
-    const float mean = over_row<Total>(extent, [&](int64_t i) { return value_of(from[i]); }) / count;
-    const float squares = over_row<Total>(extent, [&](int64_t i) {
+    const float mean = over_row<By, Total>(extent, [&](int64_t i) { return value_of(from[i]); }) / count;
+    const float squares = over_row<By, Total>(extent, [&](int64_t i) {
       const float apart = value_of(from[i]) - mean;
       return apart * apart;
     });
     const auto inverse = static_cast<float>(1 / sqrt(static_cast<double>(squares / count) + epsilon));
-    for (int64_t i = threadIdx.x; i < extent; i += block_threads) {
+    for (int64_t i = By::thread(); i < extent; i += By::threads) {
       const int64_t p = one_a_row ? row % channels : i;
       const float y = (value_of(from[i]) - mean) * inverse * value_of(scale[p]);
       store(to + row * extent + i, bias != nullptr ? y + value_of(bias[p]) : y);
@@ -157,12 +177,12 @@ __global__ void run_attention(const T* q, const T* k, const T* v, const T* mask,
   }
 }
 
-// One block a query: the weights of its keys out of their scores. What it does not see weighs nothing. The weights may
+// The weights of a query's keys out of their scores. What it does not see weighs nothing. The weights may
 // lie where the scores do: a thread writes only what it alone has read last.
-template <class T>
+template <class By, class T>
 __global__ void run_attention_weights(const float* scores, const T* mask, T* to, int64_t first, int64_t rows,
                                       AttentionShape s) {
-  for (int64_t own = blockIdx.x; own < rows; own += gridDim.x) {
+  for (int64_t own = By::first_row(); own < rows; own += all_rows<By>()) {
     const int64_t row = first + own;
     const int64_t head = row / s.queries % s.heads, query = row % s.queries, sample = row / (s.queries * s.heads);
     const T* hidden = mask + (sample * s.mask_stride[0] + head * s.mask_stride[1] + query * s.mask_stride[2]);
@@ -171,10 +191,10 @@ __global__ void run_attention_weights(const float* scores, const T* mask, T* to,
     const auto score = [&](int64_t key) {
       return from[key] + (mask != nullptr ? value_of(hidden[key * s.mask_stride[3]]) : 0.0f);
     };
-    const float top = over_row<Largest>(seen, score);
+    const float top = over_row<By, Largest>(seen, score);
     const bool none = top == -CUDART_INF_F;  // no key counts
-    const float sum = none ? 1.0f : over_row<Total>(seen, [&](int64_t key) { return expf(score(key) - top); });
-    for (int64_t key = threadIdx.x; key < s.keys; key += block_threads)
+    const float sum = none ? 1.0f : over_row<By, Total>(seen, [&](int64_t key) { return expf(score(key) - top); });
+    for (int64_t key = By::thread(); key < s.keys; key += By::threads)
       store(to + own * s.keys + key, none || key >= seen ? 0.0f : expf(score(key) - top) / sum);
   }
 }
@@ -183,27 +203,33 @@ unsigned row_blocks(int64_t rows) {
   constexpr int64_t most = 1 << 20;
   return static_cast<unsigned>(rows < most ? rows : most);
 }
+template <class By>
+unsigned row_blocks(By, int64_t rows) {
+  return row_blocks((rows + By::rows - 1) / By::rows);
+}
 
 }  // namespace
 
 cudaError_t launch_softmax(Element type, const void* x, void* to, int64_t outer, int64_t extent, int64_t inner,
                            cudaStream_t stream) {
-  return with_type(type, [&](auto one) {
-    using T = decltype(one);
-    return launch(run_softmax<T>, row_blocks(outer * inner), stream, in<T>(x), out<T>(to), outer * inner, extent,
-                  inner);
+  const int64_t rows = outer * inner;
+  return by_length(extent, [&](auto by) {
+    return with_type(type, [&](auto one) {
+      using T = decltype(one);
+      return launch(run_softmax<decltype(by), T>, row_blocks(by, rows), stream, in<T>(x), out<T>(to), rows, extent,
+                    inner);
+    });
   });
 }
 
 cudaError_t launch_mean(Element type, const void* x, void* to, int64_t outer, int64_t extent, int64_t inner,
                         cudaStream_t stream) {
-  return with_type(type, [&](auto one) {
-    using T = decltype(one);
-    const int64_t rows = outer * inner;
-    return extent < block_threads
-               ? launch(run_short_mean<T>, row_blocks((rows + block_warps - 1) / block_warps), stream, in<T>(x),
-                        out<T>(to), rows, extent, inner)
-               : launch(run_mean<T>, row_blocks(rows), stream, in<T>(x), out<T>(to), rows, extent, inner);
+  const int64_t rows = outer * inner;
+  return by_length(extent, [&](auto by) {
+    return with_type(type, [&](auto one) {
+      using T = decltype(one);
+      return launch(run_mean<decltype(by), T>, row_blocks(by, rows), stream, in<T>(x), out<T>(to), rows, extent, inner);
+    });
   });
 }
 
@@ -219,19 +245,23 @@ cudaError_t launch_attention(Element type, const void* q, const void* k, const v
 
 cudaError_t launch_attention_weights(Element type, const float* scores, const void* mask, void* to, int64_t first,
                                      int64_t rows, const AttentionShape& shape, cudaStream_t stream) {
-  return with_type(type, [&](auto one) {
-    using T = decltype(one);
-    return launch(run_attention_weights<T>, row_blocks(rows), stream, scores, in<T>(mask), out<T>(to), first, rows,
-                  shape);
+  return by_length(shape.keys, [&](auto by) {
+    return with_type(type, [&](auto one) {
+      using T = decltype(one);
+      return launch(run_attention_weights<decltype(by), T>, row_blocks(by, rows), stream, scores, in<T>(mask),
+                    out<T>(to), first, rows, shape);
+    });
   });
 }
 
 cudaError_t launch_normalize(Element type, const void* x, const void* scale, const void* bias, void* to, int64_t rows,
                              int64_t extent, int64_t channels, bool one_a_row, double epsilon, cudaStream_t stream) {
-  return with_type(type, [&](auto one) {
-    using T = decltype(one);
-    return launch(run_normalize<T>, row_blocks(rows), stream, in<T>(x), in<T>(scale), in<T>(bias), out<T>(to), rows,
-                  extent, channels, one_a_row, epsilon);
+  return by_length(extent, [&](auto by) {
+    return with_type(type, [&](auto one) {
+      using T = decltype(one);
+      return launch(run_normalize<decltype(by), T>, row_blocks(by, rows), stream, in<T>(x), in<T>(scale), in<T>(bias),
+                    out<T>(to), rows, extent, channels, one_a_row, epsilon);
+    });
   });
 }
 
