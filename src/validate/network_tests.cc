@@ -128,8 +128,8 @@ void set_level(DeviceProgram& device, Level level) {
 }
 
 void add_chore_buffers(DeviceProgram& device) {
-  for (const char* name : {"x", "y"})
-    device.buffers.push_back(made(device, name, chore_floats, BufferKind::scratch, 1));
+  device.buffers.push_back(made(device, "x", chore_floats, BufferKind::state, 1));  // zeros at first
+  device.buffers.push_back(made(device, "y", chore_floats, BufferKind::scratch, 1));
 }
 
 Instr unary(Program& program, Level level, Op op, BufferId from, BufferId to, int64_t count) {

@@ -1,10 +1,8 @@
 // Convolutions by cuDNN. Its interface of descriptors (deprecated in favour of its graphs, and all we need of it).
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 
 #include "exec/cuda/module/module.h"
@@ -66,32 +64,23 @@ Answer describe(const ComputeDesc& desc, cudnnMathType_t math, Convolution& conv
 }
 
 // The first in cuDNN's order that gives the same bits every time, in the room there is, with the arithmetic asked for.
-// With tensor cores the implicit product with precomputed indices comes first: cuDNN's order puts loops without tensor
-// cores before it where the stride is 2, and they take several times as long (docs/performance.md).
 Answer choose(Device& device, uint64_t room, bool tensor_cores, Convolution& conv) {
   std::array<cudnnConvolutionFwdAlgoPerf_t, CUDNN_CONVOLUTION_FWD_ALGO_COUNT> known{};
   int count = 0;
   RETURN_IF_REFUSED(cudnnGetConvolutionForwardAlgorithm_v7(device.convolutions, conv.in, conv.filter, conv.window,
                                                            conv.out, static_cast<int>(known.size()), &count,
                                                            known.data()));
-  const auto may = [&](const cudnnConvolutionFwdAlgoPerf_t& one) {
-    if (one.status != CUDNN_STATUS_SUCCESS || one.memory > room || one.determinism != CUDNN_DETERMINISTIC) return false;
+  for (int i = 0; i < count; ++i) {
+    const cudnnConvolutionFwdAlgoPerf_t& one = known[static_cast<size_t>(i)];
+    if (one.status != CUDNN_STATUS_SUCCESS || one.memory > room || one.determinism != CUDNN_DETERMINISTIC) continue;
     // Conversion means float16. Without tensor cores the convolution stays with the arithmetic it was described with.
-    return one.mathType != CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION &&
-           (tensor_cores || one.mathType != CUDNN_TENSOR_OP_MATH);
-  };
-  const auto first = known.begin(), last = first + count;
-  auto chosen = last;
-  if (tensor_cores && std::getenv("NLS_NO_PRECOMP") == nullptr) {
-    chosen = std::find_if(first, last, [&](const cudnnConvolutionFwdAlgoPerf_t& one) {
-      return one.algo == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM && may(one);
-    });
+    if (one.mathType == CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION) continue;
+    if (!tensor_cores && one.mathType == CUDNN_TENSOR_OP_MATH) continue;
+    conv.algorithm = one.algo;
+    conv.workspace = one.memory;
+    return tensor_cores ? answer(cudnnSetConvolutionMathType(conv.window, one.mathType)) : nullptr;
   }
-  if (chosen == last) chosen = std::find_if(first, last, may);
-  if (chosen == last) return refuse(fmt::format("cuDNN has no deterministic algorithm in {} B of workspace", room));
-  conv.algorithm = chosen->algo;
-  conv.workspace = chosen->memory;
-  return tensor_cores ? answer(cudnnSetConvolutionMathType(conv.window, chosen->mathType)) : nullptr;
+  return refuse(fmt::format("cuDNN has no deterministic algorithm in {} B of workspace", room));
 }
 
 Answer run(Device& device, const KernelCall& call, const Convolution& conv) {
