@@ -99,7 +99,8 @@ int64_t number(const std::vector<std::string_view>& words, size_t i, int64_t oth
 }
 
 constexpr const char* usage =
-    "gpu_check [--cpu | --emulated] operators [SEED [CASES]] | split | run DIR | table [NETWORK [BATCH]] | overlap |\n"
+    "gpu_check [--cpu | --emulated] operators [SEED [CASES]] | attention [SEED] | split | run DIR | table [NETWORK "
+    "[BATCH]] | overlap |\n"
     "  time NETWORK BATCH LEVEL [SECONDS [on|untimed|off]]\n";
 
 // "time resnet50 32 tf32 2 off"; none: it is not that.
@@ -150,6 +151,10 @@ int run_command(std::vector<std::string_view> words) {
   if (command == "operators") {
     const auto seed = static_cast<uint64_t>(number(words, 1, static_cast<int64_t>(std::random_device()())));
     const auto differing = check_operators(*bench, seed, static_cast<int>(number(words, 2, 100)));
+    return differing.ok() ? (*differing == 0 ? 0 : 1) : report(differing.error());
+  }
+  if (command == "attention") {
+    const auto differing = check_attention_passes(*bench, static_cast<uint64_t>(number(words, 1, 1)));
     return differing.ok() ? (*differing == 0 ? 0 : 1) : report(differing.error());
   }
   if (command == "table") {

@@ -2,6 +2,7 @@
 // unsplit ones, and a table of kernels with their share of what the GPU was measured to do.
 //
 //   gpu_check operators [SEED [CASES]]      exit code 1: something differs
+//   gpu_check attention [SEED]              of long sequences; exit code 1 as above
 //   gpu_check split
 //   gpu_check run DIR                       a Program that `nlsim lower --save DIR` has written, with its weights
 //   gpu_check table [NETWORK [BATCH]]
@@ -33,7 +34,7 @@ class Bench {
   const std::string& text() const { return text_; }
   // Row-major bytes of the outputs. They and the workspace are poisoned before.
   Result<std::vector<std::string>> run(const ComputeDesc& desc, const std::vector<std::string>& inputs);
-  // Seconds of one execution: the median of several, on operands of zeros. Copies count for nothing.
+  // Seconds of one execution: the median of several, on random operands. Copies count for nothing.
   Result<double> seconds(const ComputeDesc& desc);
   // Bytes a second, read and written together, of copying within the memory.
   Result<double> bandwidth();
@@ -53,6 +54,8 @@ class Bench {
 
 // How many computations differ. Every operator, every level, `cases` random computations each.
 Result<int> check_operators(Bench& bench, uint64_t seed, int cases);
+// Attention whose scores take several passes (kernels/cuda/gpu.h).
+Result<int> check_attention_passes(Bench& bench, uint64_t seed);
 // A line a kernel of the network.
 Status print_table(Bench& bench, const std::string& network, int64_t batch);
 

@@ -173,4 +173,34 @@ Result<int> check_operators(Bench& bench, uint64_t seed, int cases) {
   return differing;
 }
 
+// More scores than one pass takes, on a mask: neither heads nor queries may be mistaken from the second pass on.
+Result<int> check_attention_passes(Bench& bench, uint64_t seed) {
+  int differing = 0;
+  for (const DType type : {DType::f32, DType::f16}) {
+    ComputeDesc desc;
+    desc.op = Op::Attention;
+    desc.attrs = {{"causal", int64_t{1}}, {"scale", 0.5}};
+    desc.inputs = {
+        {type, {2, 10, 1024, 4}}, {type, {2, 5, 1024, 4}}, {type, {2, 5, 1024, 3}}, {type, {2, 1, 1024, 1024}}};
+    ASSIGN_OR_RETURN(desc.outputs, info(desc.op).infer(desc.inputs, desc.attrs));
+    ASSIGN_OR_RETURN(desc.kernel, choose_kernel(desc, Isa::cuda));
+    Random random(seed);
+    const std::vector<Tensor> operands = of_type(random_operands(desc, random), type);
+    std::vector<const Tensor*> pointers;
+    std::vector<std::string> raw;
+    for (const Tensor& operand : operands) {
+      pointers.push_back(&operand);
+      raw.emplace_back(bytes_of(operand));
+    }
+    const std::vector<Tensor> want = evaluate_op(desc.op, desc.attrs, pointers, desc.outputs);
+    ASSIGN_OR_RETURN(const std::vector<std::string> got, bench.run(desc, raw));
+    const double most = worst(got[0], want[0], tolerance_of(desc));
+    const AttentionPasses passes = attention_passes_of(desc);
+    fmt::print("{} in {} passes of {} heads: worst {:.3f} of what is allowed\n", signature(desc), 10 / passes.heads,
+               passes.heads, most);
+    differing += most <= 1 ? 0 : 1;
+  }
+  return differing;
+}
+
 }  // namespace nlsplit::testing

@@ -93,6 +93,25 @@ TEST(BusyPair, ItsClockIsShared) {
   EXPECT_NEAR(slot, 0.01, 1e-12);
 }
 
+// An end that is a GPU computes there, by the GPU's kernels; what it sends and receives goes through its copies.
+TEST(BusyPair, AGpuComputesOnItself) {
+  BusyPairOptions options{100000, bytes(65480)};
+  options.slots = 2, options.chores = 4;
+  const Level tf32(Isa::cuda, Precision::tf32);
+  for (const Program& program : {busy_pair("a", "b", Isa::v2, tf32, options),
+                                 answers("a", "b", Isa::v2, tf32, {8000, 100000, bytes(4000), true, 5, 3})}) {
+    const Status sound = verify(program);
+    ASSERT_TRUE(sound.ok()) << sound.error().to_string();
+    EXPECT_EQ(program.devices[0].kind, DeviceKind::cpu);
+    EXPECT_EQ(program.devices[1].kind, DeviceKind::cuda);
+    RunOptions on_a_cpu;
+    on_a_cpu.repeats = 1;
+    on_a_cpu.gpu = {"/nonexistent", GpuMissing::cpu};
+    const auto result = run_threads(program, {}, on_a_cpu);
+    EXPECT_TRUE(result.ok()) << result.error().to_string();
+  }
+}
+
 TEST(Crossing, IsAProgramThatRuns) {
   const Program program = crossing("a", "b", 4000, bytes(1000));
   const Status sound = verify(program);
