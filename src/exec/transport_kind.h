@@ -69,9 +69,12 @@ struct TransportKind {
   std::string_view name, about;
   // Either all ranks are threads of one process,
   MakeWorld make_world = nullptr;
-  // or each is a process of its own, started by a launcher. Ends with the Transport.
+  // or each is a process of its own. Ends with the Transport.
   Result<std::unique_ptr<Transport>> (*start)(TransportOptions options) = nullptr;
+  // By a launcher such as mpirun, which wants to know the host of each; null: something else starts them.
   LaunchedAs (*launched_as)() = nullptr;
+  // They wait as workers for one run at a time, of one plan; rank 0 is told where: TransportOptions::remote.
+  bool of_workers = false;
 };
 
 }  // namespace nlsplit::inline exec

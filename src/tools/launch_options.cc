@@ -5,8 +5,10 @@
 namespace nlsplit::inline tools {
 
 void add_transport_option(CLI::App& command, const TransportKind*& transport, bool workers) {
-  std::vector<std::string> names = transport_names();
-  if (!workers) std::erase(names, "grpc");
+  std::vector<std::string> names;
+  for (const TransportKind& kind : all_transports()) {
+    if (workers || !kind.of_workers) names.emplace_back(kind.name);
+  }
   command
       .add_option_function<std::string>(
           "--transport", [&transport](const std::string& name) { transport = find_transport(name); },
@@ -46,8 +48,10 @@ Polling polling_of(const std::string& word) {
 }
 
 void add_hosts_options(CLI::App& command, HostsArguments& arguments) {
-  command.add_flag("--hosts", arguments.asked,
-                   "Only print the host of each rank, a line each: a hostfile for mpirun --map-by seq --hostfile FILE");
+  command.add_flag(
+      "--hosts", arguments.asked,
+      "Only print the host of each rank, a line each: a hostfile for mpirun --map-by seq --hostfile FILE; nothing "
+      "where mpirun starts no ranks (--transport threads, grpc)");
   command.add_flag(
       "--places", arguments.places,
       "With --hosts: of a device behind a bus the place of its own in an emulated cluster, not the machine");

@@ -286,7 +286,8 @@ Status generate(const GenerateArguments& arguments, const Request& request, cons
 
 int generate_command(const GenerateArguments& arguments) {
   if (arguments.hosts.asked) {
-    catch_interrupts(1, true);  // so that the folder of weights goes
+    if (arguments.ranks.transport->launched_as == nullptr) return 0;  // no launcher asks
+    catch_interrupts(1, true);                                        // so that the folder of weights goes
     return end_command(print_session_hosts(arguments.plan, arguments.hosts.places));
   }
   return run_session_command(

@@ -329,9 +329,9 @@ int run_command(const RunArguments& arguments) {
   catch_interrupts(1, !as.by_launcher);
   auto options = options_of(arguments);
   if (!options) return report(options.error());
-  if (arguments.hosts.asked) return finish(print_hosts_of(arguments), true);
-  if (!arguments.turns.empty() && kind.name == "grpc")
-    return report(unsupported("--turns over grpc: workers take part in one plan"));
+  if (arguments.hosts.asked) return finish(kind.launched_as != nullptr ? print_hosts_of(arguments) : ok_status(), true);
+  if (!arguments.turns.empty() && kind.of_workers)
+    return report(unsupported(fmt::format("--turns over {}: workers take part in one plan", kind.name)));
   // Beyond the end of this function: another thread may end the process at any time.
   static FlightRecords records(flight_dir(arguments), run_id());
   record_crashes(records);

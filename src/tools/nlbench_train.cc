@@ -266,7 +266,8 @@ Status train(const TrainCommand& arguments, OpenTraining& opened, const RunOnRan
 
 int train_command(const TrainCommand& arguments) {
   if (arguments.hosts.asked) {
-    catch_interrupts(1, true);  // so that the folder of weights goes
+    if (arguments.ranks.transport->launched_as == nullptr) return 0;  // no launcher asks
+    catch_interrupts(1, true);                                        // so that the folder of weights goes
     return end_command(print_session_hosts(arguments.training.plan, arguments.hosts.places, true));
   }
   return run_session_command(

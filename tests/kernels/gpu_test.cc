@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "kernels/assign.h"
 #include "kernels/cpu.h"
 #include "kernels/layout.h"
@@ -145,7 +147,7 @@ TEST(GpuCatalogue, PointwiseConvolutionsAreProducts) {
   EXPECT_EQ(workspace_of(strided, 1).value() - workspace_of(unstrided, 1).value(), picked_pixels(strided).value());
   EXPECT_EQ(chosen(conv_desc({2, 16, 8, 8}, {32, 16, 1, 1}, {1, 1, 1, 1}, 1)), "conv_cudnn_cuda");
   ComputeDesc groups = conv_desc({2, 16, 8, 8}, {32, 16, 1, 1}, {0, 0, 0, 0}, 1);
-  groups.attrs.set("group", int64_t{2});
+  std::ranges::find(groups.attrs, "group", &Attr::name)->value = int64_t{2};
   groups.inputs[1].shape[1] = 8;
   EXPECT_EQ(chosen(groups), "conv_cudnn_cuda");
 }

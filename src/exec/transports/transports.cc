@@ -15,16 +15,13 @@ std::span<const TransportKind> all_transports() {
       {.name = "mpi", .about = "a rank a device", .start = start_mpi, .launched_as = launched_by_mpirun},
       {.name = "threads", .about = "all devices in this process, without mpirun", .make_world = make_thread_world},
 #ifdef NLS_GRPC
-      {.name = "grpc", .about = "a rank on this machine, the others on --workers", .start = start_grpc},
+      {.name = "grpc",
+       .about = "a rank on this machine, the others on --workers",
+       .start = start_grpc,
+       .of_workers = true},
 #endif
   };
   return kinds;
-}
-
-std::vector<std::string> transport_names() {
-  std::vector<std::string> names;
-  for (const TransportKind& kind : all_transports()) names.emplace_back(kind.name);
-  return names;
 }
 
 std::string about_transports() {

@@ -4,14 +4,12 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "exec/transport_kind.h"
 
 namespace nlsplit::inline exec {
 
-std::span<const TransportKind> all_transports();  // the first is what is taken if nobody says anything
-std::vector<std::string> transport_names();
+std::span<const TransportKind> all_transports();             // the first is what is taken if nobody says anything
 std::string about_transports();                              // for --help
 const TransportKind* find_transport(std::string_view name);  // nullptr: there is none of this name
 
