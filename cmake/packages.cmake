@@ -16,15 +16,13 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 # The modules with the kernels lie beside no public library: nothing else shall find them.
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS OFF)
 set(CPACK_DEBIAN_PLANNER_PACKAGE_NAME nlsplit)
-set(CPACK_DEBIAN_PLANNER_DESCRIPTION "Splits neural networks over machines: plans, simulation, runs
- nlsim ranks plans for splitting a network by simulation, nlemulate makes a
- scenario's cluster out of one machine, and nlbench, which comes along, runs
- plans and measures them.")
+set(CPACK_DEBIAN_PLANNER_DESCRIPTION "nlsim ranks plans for splitting a network by simulation, nlemulate makes a
+scenario's cluster out of one machine, and nlbench, which comes along, runs
+plans and measures them.")
 set(CPACK_DEBIAN_PLANNER_PACKAGE_DEPENDS "nlsplit-worker (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_WORKER_PACKAGE_NAME nlsplit-worker)
-set(CPACK_DEBIAN_WORKER_DESCRIPTION "Runs a machine's part of a split neural network
- nlbench with its kernels, for machines that run what another one has planned:
- as a rank of MPI, or as a worker over gRPC.")
+set(CPACK_DEBIAN_WORKER_DESCRIPTION "nlbench with its kernels, for machines that run what another one has planned:
+as a rank of MPI, or as a worker over gRPC.")
 # Several machines start ranks with mpirun; what runs over gRPC or alone needs none.
 set(CPACK_DEBIAN_WORKER_PACKAGE_RECOMMENDS openmpi-bin)
 include(CPack)
