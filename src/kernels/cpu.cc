@@ -64,4 +64,12 @@ bool cpu_has_dot_product([[maybe_unused]] Isa isa) {
   return false;
 }
 
+bool cpu_has_bf16_pairs([[maybe_unused]] Isa isa) {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (isa == Isa::v4 && cpu_supports(isa)) return __get_cpuid_count(7, 1, &a, &b, &c, &d) != 0 && (a >> 5 & 1) != 0;
+#endif
+  return false;
+}
+
 }  // namespace nlsplit::inline kernels

@@ -17,5 +17,7 @@ Result<Isa> best_isa();
 // Sums of four products of bytes in one instruction, vpdpbusd: AVX512-VNNI beside level v4, AVX-VNNI beside v3. The
 // level has the registers.
 bool cpu_has_dot_product(Isa isa);
+// Sums of two products of bfloat16 in one instruction, vdpbf16ps: AVX512-BF16 beside level v4.
+bool cpu_has_bf16_pairs(Isa isa);
 
 }  // namespace nlsplit::inline kernels

@@ -290,6 +290,20 @@ int64_t Recurrent::scratch_floats() const {
                         reset_floats());
 }
 
+int64_t pair_panels_at_once(int64_t pairs, Isa isa) {
+  constexpr int64_t near_floats = 128 * 1024, fewest = 5, most = 18;
+  return std::clamp(near_floats / std::max<int64_t>(tile_rows(isa) * pair_k_step(pairs), 1), fewest, most);
+}
+
+int64_t pair_scratch_floats(const Product& p, Isa isa) {
+  const int64_t pairs = pairs_of(p.k), step = pair_k_step(pairs), panels = pair_panels_at_once(pairs, isa);
+  const int64_t rows = tile_rows(isa), panel = 2 * vector_width(isa);
+  const int64_t columns = pairs > step ? (p.n + panel - 1) / panel : 1;
+  return round_up(saturating_sum((2 * panels + 1) * rows * step, 2 * pair_unfolded_at_once * panel,
+                                 saturating_product(rows * panel, panels, columns)),
+                  widest_vector);
+}
+
 int64_t product_k_step(int64_t m) {
   constexpr int64_t few_rows = 14;
   static_assert(few_rows >= tile_rows(Isa::v3) && few_rows >= tile_rows(Isa::v4) && few_rows >= tile_rows(Isa::neon));
@@ -322,6 +336,17 @@ int64_t blocked_image_floats(const Window& window, Isa isa) {
   if (window.in_place) return 0;
   return saturating_product(samples_at_once(window), blocks_of(window.channels, isa), window.image_floats(),
                             vector_width(isa));
+}
+
+int64_t conv_paired_floats(const Window& window, Isa isa) {
+  const int64_t k = saturating_product(pairs_of(window.channels / window.groups), window.taps());
+  return saturating_product(window.groups, vector_panels(k, window.out_channels / window.groups, isa));
+}
+
+int64_t paired_image_floats(const Window& window) {
+  return round_up(
+      saturating_product(window.stride_h, window.stride_w, window.image_h, window.image_w, pairs_of(window.channels)),
+      widest_vector);
 }
 
 Winograd winograd_of(const Window& window, Isa isa) {

@@ -274,6 +274,17 @@ Recurrent recurrent_of(const ComputeDesc& desc);
 // Blocks of k where the right operand is packed: k_block, but few rows (m) take long ones, as much as the left block
 // has room for, so that packed weights are read in long runs.
 int64_t product_k_step(int64_t m);
+// The product of pairs of bfloat16 (kernels/products/pair_product.h): a pair takes a float. Blocks of k are so long
+// that most products have one; of further ones the sums of all columns wait in float32. Of the left operand so many
+// scalar panels are packed at once that they leave room in a second-level cache.
+constexpr int64_t pairs_of(int64_t k) { return k / 2 + k % 2; }
+constexpr int64_t pair_k_step(int64_t pairs) {
+  constexpr int64_t most = 2048;
+  return pairs < most ? pairs : most;
+}
+inline constexpr int64_t pair_unfolded_at_once = 128;  // pairs of a panel that become floats, where they have to
+int64_t pair_panels_at_once(int64_t pairs, Isa isa);
+int64_t pair_scratch_floats(const Product& p, Isa isa);  // of one worker
 // Sizes in floats of the scratch of the products and convolutions.
 int64_t product_left_floats(int64_t m, int64_t k);                    // a block of the left operand as scalar panels
 int64_t product_right_floats(int64_t k, int64_t n);                   // a block of the right operand as vector panels
@@ -294,6 +305,11 @@ Shape stored_shape(const TensorType& type);
 int64_t samples_at_once(const Window& window);
 // Their padded images, phase by phase as Window says, each pixel one block of channels; 0 if in place.
 int64_t blocked_image_floats(const Window& window, Isa isa);
+
+// Convolutions of bf16: the weights as vector panels of pairs of channels, group after group, and a row-major operand
+// as a padded image whose pixels have all channels, pair by pair.
+int64_t conv_paired_floats(const Window& window, Isa isa);
+int64_t paired_image_floats(const Window& window);
 
 // F(4x4, 3x3) of A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks", CVPR 2016: output tiles of
 // 4 × 4 from input tiles of 6 × 6, 36 products instead of 144. Tiles of all samples are counted through and taken

@@ -81,25 +81,26 @@ Result<KernelLibrary> KernelLibrary::load_file(Isa isa, const std::string& path)
     dlclose(handle);
     return std::move(fits).error();
   }
-  return KernelLibrary(isa, handle, {module.code, module.count}, module.use_dot_product);
+  return KernelLibrary(isa, handle, {module.code, module.count}, module.use_dot_products);
 }
 
-KernelLibrary::KernelLibrary(Isa isa, void* handle, std::span<const KernelCode> code, void (*use_dot_product)(bool))
-    : isa_(isa), handle_(handle), code_(code), use_dot_product_(use_dot_product) {
-  this->use_dot_product(true);
+KernelLibrary::KernelLibrary(Isa isa, void* handle, std::span<const KernelCode> code,
+                             void (*use_dot_products)(bool, bool))
+    : isa_(isa), handle_(handle), code_(code), use_dot_products_(use_dot_products) {
+  use_dot_product(true);
 }
 
 KernelLibrary::KernelLibrary(KernelLibrary&& other) noexcept
     : isa_(other.isa_),
       handle_(std::exchange(other.handle_, nullptr)),
       code_(std::exchange(other.code_, {})),
-      use_dot_product_(other.use_dot_product_) {}
+      use_dot_products_(other.use_dot_products_) {}
 
 KernelLibrary& KernelLibrary::operator=(KernelLibrary&& other) noexcept {
   std::swap(isa_, other.isa_);
   std::swap(handle_, other.handle_);
   std::swap(code_, other.code_);
-  std::swap(use_dot_product_, other.use_dot_product_);
+  std::swap(use_dot_products_, other.use_dot_products_);
   return *this;
 }
 

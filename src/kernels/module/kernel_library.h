@@ -31,19 +31,21 @@ class KernelLibrary {
 
   Isa isa() const { return isa_; }
   std::span<const KernelCode> code() const { return code_; }  // in the catalogue's order
-  // Dot products of bytes, where the CPU has them (kernels/cpu.h): yes, unless a test says otherwise. No bits depend on
-  // it.
-  void use_dot_product(bool use) const { use_dot_product_(use && cpu_has_dot_product(isa_)); }
+  // Dot products of bytes and of pairs of bfloat16, where the CPU has them (kernels/cpu.h): yes, unless a test says
+  // otherwise. No bits depend on it.
+  void use_dot_product(bool use) const {
+    use_dot_products_(use && cpu_has_dot_product(isa_), use && cpu_has_bf16_pairs(isa_));
+  }
   // Error: another level's, or none of the catalogue.
   Result<const KernelCode*> find(KernelId kernel) const;
 
  private:
-  KernelLibrary(Isa isa, void* handle, std::span<const KernelCode> code, void (*use_dot_product)(bool));
+  KernelLibrary(Isa isa, void* handle, std::span<const KernelCode> code, void (*use_dot_products)(bool, bool));
 
   Isa isa_;
   void* handle_;  // dlopen's
   std::span<const KernelCode> code_;
-  void (*use_dot_product_)(bool);
+  void (*use_dot_products_)(bool bytes, bool pairs);
 };
 
 }  // namespace nlsplit::inline kernels

@@ -10,7 +10,7 @@ namespace nlsplit::inline kernels {
 
 // Raised with every change of what both sides use: the types of kernel.h, ComputeDesc and what is in it, the
 // catalogue's packed forms and workspaces. The sizes beside it notice when that was forgotten.
-inline constexpr uint32_t kernel_interface = 3;
+inline constexpr uint32_t kernel_interface = 4;
 
 struct KernelModule {
   uint32_t interface = kernel_interface;  // stays first in every version
@@ -20,9 +20,9 @@ struct KernelModule {
   const char* const* names = nullptr;
   const KernelCode* code = nullptr;
   size_t count = 0;
-  // Whether kernels may use the dot products of bytes that this CPU has (kernels/cpu.h); not at first. They sum as the
-  // instructions of the level do, so no bits depend on it.
-  void (*use_dot_product)(bool use) = nullptr;
+  // Whether kernels may use the dot products of bytes and those of pairs of bfloat16 that this CPU has (kernels/cpu.h);
+  // not at first. They sum as the instructions of the level do, so no bits depend on it.
+  void (*use_dot_products)(bool bytes, bool pairs) = nullptr;
 };
 
 }  // namespace nlsplit::inline kernels

@@ -55,5 +55,6 @@ namespace code {  // defined once each, by families; a row without code does not
 const KernelCode& code_of(KernelName kernel);  // of a CPU's
 
 void use_dot_product(bool use);  // kernel_module.h
+void use_pair_instruction(bool use);
 
 }  // namespace nlsplit::inline kernels

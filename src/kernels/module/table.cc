@@ -33,7 +33,10 @@ extern "C" __attribute__((visibility("default"))) const nlsplit::KernelModule* n
     it.names = names;
     it.code = table.data();
     it.count = table.size();
-    it.use_dot_product = use_dot_product;
+    it.use_dot_products = [](bool bytes, bool pairs) {
+      use_dot_product(bytes);
+      use_pair_instruction(pairs);
+    };
     return it;
   }();
   return &module;

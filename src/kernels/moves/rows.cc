@@ -132,6 +132,7 @@ const KernelInfo rows::gather_blocks = {
 const KernelInfo rows::reorder = {.what = "between row-major and blocks of channels",
                                   .ops = computes<Op::Identity>,
                                   .layouts = Layouts::own,
-                                  .refuses = refuse_reorder};
+                                  .refuses = refuse_reorder,
+                                  .halves = true};
 
 }  // namespace nlsplit::inline kernels

@@ -137,7 +137,8 @@ int64_t copy_columns(const float* from, int64_t k_stride, int64_t rows, int64_t 
   return done;
 }
 
-// Rows of panels [first, last), columns k0 … k0 + k.
+// Rows of panels [first, last), columns k0 … k0 + k. They are copied byte by byte: pairs of bfloat16 come here as
+// floats (kernels/products/pair_product.cc), and may stand at any even address.
 void pack_scalar_panels(const Left& left, const ScalarPanels& panels, int64_t first, int64_t last, int64_t k0,
                         int64_t k, float* to) {
   for (int64_t p = first; p < last; ++p) {
@@ -148,7 +149,7 @@ void pack_scalar_panels(const Left& left, const ScalarPanels& panels, int64_t fi
     if (left.row_stride == 1) done = copy_columns(from, left.k_stride, rows, k, to);
     for (int64_t r = 0; r < rows; ++r) {
       const float* row = from + r * left.row_stride;
-      for (int64_t i = done; i < k; ++i) to[i * rows + r] = row[i * left.k_stride];
+      for (int64_t i = done; i < k; ++i) std::memcpy(&to[i * rows + r], row + i * left.k_stride, sizeof(float));
     }
     to += rows * k;
   }

@@ -79,7 +79,49 @@ Bytes scratch_experts(const ComputeDesc& desc, Isa isa, int workers) {
                               saturating_product(2, part(sizes.inner_bytes())), linear));
 }
 
+std::string refuse_product_bf16(const ComputeDesc& desc) {
+  if (desc.outputs[0].dtype != DType::bf16) return fmt::format("{} is not bf16", to_string(desc.outputs[0]));
+  return refuse_matmul_packed(desc);
+}
+
+std::string refuse_gemm_bf16(const ComputeDesc& desc) {
+  if (std::string why = refuse_product_bf16(desc); !why.empty()) return why;
+  if (attr_int(desc.attrs, "transA") != 0) return "the left operand is transposed";
+  if (attr_float(desc.attrs, "alpha") != 1) return "the product is scaled";
+  if (desc.own_inputs() < 3) return {};
+  const Shape& c = desc.inputs[2].shape;
+  const bool is_row = !c.empty() && c.back() == product_of(desc).n && (c.size() < 2 || c[0] == 1);
+  return is_row && attr_float(desc.attrs, "beta") == 1 ? "" : "what is added is no row";
+}
+
+Bytes scratch_product_bf16(const ComputeDesc& desc, Isa isa, int workers) {
+  return floats(saturating_product(workers, pair_scratch_floats(product_of(desc), isa)));
+}
+
+Bytes packed_product_bf16(const ComputeDesc& desc, size_t i, Isa isa) {
+  const Product p = product_of(desc);
+  return i == 1 ? floats(vector_panels(pairs_of(p.k), p.n, isa)) : bytes(0);
+}
+
 }  // namespace
+
+const KernelInfo rows::gemm_bf16 = {
+    .what = "matrix product of bf16, pair by pair, the right operand packed into vector panels of pairs at load",
+    .ops = computes<Op::Gemm>,
+    .refuses = refuse_gemm_bf16,
+    .workspace = scratch_product_bf16,
+    .packed_bytes = packed_product_bf16,
+    .halves = true,
+    .exact_axes = exact::batch | exact::channels};
+
+const KernelInfo rows::matmul_bf16 = {
+    .what = "product of bf16 with one matrix for the whole batch, pair by pair, packed into vector panels at load",
+    .ops = computes<Op::MatMul>,
+    .refuses = refuse_product_bf16,
+    .workspace = scratch_product_bf16,
+    .packed_bytes = packed_product_bf16,
+    .halves = true,
+    .exact_axes = exact::all};
 
 const KernelInfo rows::gemm_packed = {.what = "matrix product, the right operand packed into vector panels at load",
                                       .ops = computes<Op::Gemm>,

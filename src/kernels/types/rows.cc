@@ -28,6 +28,18 @@ std::string refuse_widened(const ComputeDesc& desc) {
 
 Bytes scratch_widened(const ComputeDesc& desc, Isa isa, int workers) { return widened_of(desc, isa, workers).size; }
 
+// One that has blocks of that size; row-major is any level's.
+Isa level_of_blocks(const ComputeDesc& desc) {
+  int block = 0;
+  for (const std::vector<TensorType>* types : {&desc.inputs, &desc.outputs}) {
+    for (const TensorType& type : *types) block = std::max(block, type.block);
+  }
+  for (const Isa isa : all_levels()) {
+    if (block == vector_width(isa)) return isa;
+  }
+  return Isa::v2;
+}
+
 }  // namespace
 
 ComputeDesc widened(const ComputeDesc& desc) {
@@ -41,10 +53,11 @@ ComputeDesc widened(const ComputeDesc& desc) {
 
 std::optional<KernelName> kernel_of_widened(const ComputeDesc& desc) {
   const ComputeDesc wide = widened(desc);
+  const Isa isa = level_of_blocks(desc);
   std::optional<KernelName> best;
   Standing standing{};
-  for (const KernelName name : kernels_of(Isa::v2)) {
-    if (name == KernelName::widened || refusal({name, Isa::v2}, wide)) continue;  // row-major is any level's
+  for (const KernelName name : kernels_of(isa)) {
+    if (name == KernelName::widened || refusal({name, isa}, wide)) continue;
     const KernelInfo& row = info_of(name);
     const Standing here = row.standing == nullptr ? Standing::usual : row.standing(wide);
     if (best && here >= standing) continue;
@@ -64,8 +77,8 @@ Widened widened_of(const ComputeDesc& desc, Isa isa, int workers) {
     end = saturating_sum(end, round_up(count, widest_vector));
     return at;
   };
-  for (const TensorType& type : wide.inputs) room.inputs.push_back(take(element_count(type.shape)));
-  for (const TensorType& type : wide.outputs) room.outputs.push_back(take(element_count(type.shape)));
+  for (const TensorType& type : wide.inputs) room.inputs.push_back(take(stored_elements(type)));
+  for (const TensorType& type : wide.outputs) room.outputs.push_back(take(stored_elements(type)));
   room.workspace = end;
   room.size = bytes(saturating_sum(floats(end).value(), workspace_of(wide, workers).value()));
   return room;
@@ -79,6 +92,7 @@ const KernelInfo rows::cast = {.what = "element-wise between f32, f16 and bf16",
 
 const KernelInfo rows::widened = {
     .what = "f16 and bf16: operands widened to f32 for the kernel that computes that, the result rounded",
+    .layouts = Layouts::own,
     .refuses = refuse_widened,
     .workspace = scratch_widened,
     .halves = true,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "graph/half.h"
+#include "kernels/module/bf16_pairs.h"
 #include "kernels/module/run.h"
 
 namespace nlsplit::inline kernels {
@@ -24,7 +25,9 @@ void widen(const KernelCall& call, DType type, const void* from, float* to, int6
     if (type == DType::f16) {
       for (int64_t i = begin; i < end; ++i) to[i] = f16_value(halves[i]);
     } else {
-      for (int64_t i = begin; i < end; ++i) to[i] = bf16_value(halves[i]);
+      int64_t i = begin;
+      for (; i + width <= end; i += width) store(to + i, load_bf16(halves + i));
+      for (; i < end; ++i) to[i] = bf16_value(halves[i]);
     }
   });
 }
@@ -35,7 +38,9 @@ void round(const KernelCall& call, DType type, const float* from, void* to, int6
     if (type == DType::f16) {
       for (int64_t i = begin; i < end; ++i) halves[i] = f16_bits(from[i]);
     } else {
-      for (int64_t i = begin; i < end; ++i) halves[i] = bf16_bits(from[i]);
+      int64_t i = begin;
+      for (; i + width <= end; i += width) store_bf16(halves + i, load(from + i), width);
+      for (; i < end; ++i) halves[i] = bf16_bits(from[i]);
     }
   });
 }
@@ -50,14 +55,14 @@ void run_widened(const KernelCall& call) {
   std::vector<void*> outputs;
   for (size_t i = 0; i < desc.inputs.size(); ++i) {
     float* at = workspace(call) + room.inputs[i];
-    widen(call, desc.inputs[i].dtype, call.inputs[i], at, element_count(desc.inputs[i].shape));
+    widen(call, desc.inputs[i].dtype, call.inputs[i], at, stored_elements(desc.inputs[i]));
     inputs.push_back(at);
   }
   for (const int64_t at : room.outputs) outputs.push_back(workspace(call) + at);
   code_of(wide.kernel.name).run({&wide, inputs.data(), outputs.data(), workspace(call) + room.workspace, call.crew});
   for (size_t i = 0; i < desc.outputs.size(); ++i) {
     round(call, desc.outputs[i].dtype, workspace(call) + room.outputs[i], call.outputs[i],
-          element_count(desc.outputs[i].shape));
+          stored_elements(desc.outputs[i]));
   }
 }
 

@@ -7,6 +7,8 @@ namespace nlsplit::inline kernels {
 
 // Padded with zeros; phases that no tap reads stay as they are. Not for windows that are in place.
 void make_blocked_image(const Window& window, const float* block, float* image);
+// The same of halves, whose pixels take half as many floats.
+void make_paired_image(const Window& window, const float* block, float* image);
 
 // The indices i in [0, count) whose source position i * stride + start lies in [0, extent).
 struct IndexRange {

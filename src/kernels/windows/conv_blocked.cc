@@ -9,6 +9,7 @@
 #include "kernels/products/microkernel.h"
 #include "kernels/products/product.h"
 #include "kernels/windows/blocked_image.h"
+#include "kernels/windows/blocked_spots.h"
 #include "kernels/windows/blocked_tile.h"
 #include "kernels/windows/image.h"
 
@@ -17,45 +18,13 @@ namespace {
 
 constexpr int64_t panel_width = tile_vectors * width;
 
-// A tile before it is known for which channels: where it reads and writes.
-struct Spot {
-  int64_t image, out;  // floats
-  int rows, pixels;
-};
-
-// The pixels of `samples` samples in order. Two whole rows share a tile where both fit.
-std::vector<Spot> spots_of(const Window& w, int64_t samples, int64_t image_sample, int64_t pixel_floats) {
-  std::vector<Spot> spots;
-  const bool flat = w.taps() == 1 && w.image_w == w.out_w;  // then the rows are one
-  const int64_t out_h = flat ? 1 : w.out_h, out_w = flat ? w.out_pixels() : w.out_w;
-  const int64_t out_sample = round_up(w.out_channels, width) * w.out_pixels();
-  const ScalarPanels cut = scalar_panels(out_w, most_tile_rows);
-  for (int64_t s = 0; s < samples; ++s) {
-    const int64_t image = s * image_sample, out = s * out_sample;
-    for (int64_t y = 0; y < out_h; ++y) {
-      if (2 * out_w <= most_tile_rows && y + 1 < out_h) {
-        spots.push_back({image + y * w.image_w * pixel_floats, out + y * out_w * width, 2, static_cast<int>(out_w)});
-        ++y;
-        continue;
-      }
-      for (int64_t i = 0; i < cut.count; ++i) {
-        const int64_t x = cut.begin(i);
-        spots.push_back({image + (y * w.image_w + x) * pixel_floats, out + (y * out_w + x) * width, 1,
-                         static_cast<int>(cut.rows_of(i))});
-      }
-    }
-  }
-  return spots;
-}
-
 // Everything about a call that does not depend on which samples and channels a piece of it works on.
 struct Convolution {
   Window w;
   bool planar = false;
   int64_t group_channels = 0, group_filters = 0;
-  int64_t image_group = 0;       // floats from a group's first channel to the next group's
-  std::vector<int64_t> offsets;  // kernels/layout.h: channel block, then row and column of the filter
-  int64_t full_steps = 0, last_lanes = 0;
+  int64_t image_group = 0;  // floats from a group's first channel to the next group's
+  Steps steps;
   int64_t k = 0;
   const float* bias = nullptr;
 };
@@ -69,18 +38,8 @@ Convolution convolution_of(const KernelCall& call, bool planar, int64_t block_st
   c.k = c.group_channels * c.w.taps();
   c.bias = call.desc->own_inputs() > 2 ? input(call, 2) : nullptr;
   const int64_t lanes = planar ? 1 : width;
-  const int64_t blocks = (c.group_channels + lanes - 1) / lanes;
-  c.image_group = blocks * block_stride;
-  c.offsets.reserve(static_cast<size_t>(blocks * c.w.taps()));
-  for (int64_t b = 0; b < blocks; ++b) {
-    for (int64_t i = 0; i < c.w.kernel_h; ++i) {
-      for (int64_t j = 0; j < c.w.kernel_w; ++j) {
-        c.offsets.push_back(b * block_stride + c.w.tap_offset(i, j) * lanes);
-      }
-    }
-  }
-  c.last_lanes = c.group_channels - (blocks - 1) * lanes;
-  c.full_steps = (c.last_lanes == lanes ? blocks : blocks - 1) * c.w.taps();
+  c.image_group = (c.group_channels + lanes - 1) / lanes * block_stride;
+  c.steps = steps_of(c.w, c.group_channels, lanes, block_stride);
   return c;
 }
 
@@ -95,10 +54,10 @@ void run_panel(const Convolution& c, const KernelCall& call, const std::vector<S
   alignas(64) float bias[panel_width] = {};
   if (c.bias != nullptr) std::copy_n(c.bias + channel, channels, bias);
   TileShared shared{};
-  shared.offsets = c.offsets.data();
-  shared.steps = static_cast<int64_t>(c.offsets.size());
-  shared.full_steps = c.full_steps;
-  shared.last_lanes = c.last_lanes;
+  shared.offsets = c.steps.offsets.data();
+  shared.steps = static_cast<int64_t>(c.steps.offsets.size());
+  shared.full_steps = c.steps.full_steps;
+  shared.last_lanes = c.steps.last_lanes;
   shared.pitch = c.w.image_w * (c.planar ? 1 : width);
   shared.vectors = channels > width ? 2 : 1;
   shared.panel = input(call, 1) + group * c.k * round_up(c.group_filters, width) + filter * c.k;

@@ -62,33 +62,45 @@ std::vector<float> counts_of(int64_t out, int64_t kernel, int64_t stride, int64_
   return counts;
 }
 
-void make_blocked_image(const Window& w, const float* block, float* image) {
-  const auto floats = [](int64_t pixels) { return static_cast<size_t>(pixels * width) * sizeof(float); };
+namespace {
+
+template <int64_t pixel>
+void make_image_of_pixels(const Window& w, const float* block, float* image) {
+  const auto floats = [](int64_t pixels) { return static_cast<size_t>(pixels * pixel) * sizeof(float); };
   for (int64_t phase_y = 0; phase_y < w.stride_h; ++phase_y) {
     const bool rows_read = reads_phase(w.kernel_h, w.dilation_h, w.stride_h, phase_y);
     const IndexRange rows = inside(phase_y - w.pad_top, w.stride_h, w.h, w.image_h);
     for (int64_t phase_x = 0; phase_x < w.stride_w; ++phase_x) {
-      float* to = image + (phase_y * w.stride_w + phase_x) * w.image_h * w.image_w * width;
+      float* to = image + (phase_y * w.stride_w + phase_x) * w.image_h * w.image_w * pixel;
       if (!rows_read || !reads_phase(w.kernel_w, w.dilation_w, w.stride_w, phase_x)) continue;
       const int64_t start = phase_x - w.pad_left;
       const IndexRange columns = inside(start, w.stride_w, w.w, w.image_w);
-      for (int64_t y = 0; y < w.image_h; ++y, to += w.image_w * width) {
+      for (int64_t y = 0; y < w.image_h; ++y, to += w.image_w * pixel) {
         if (y < rows.begin || y >= rows.end) {
           std::memset(to, 0, floats(w.image_w));
           continue;
         }
-        const float* from = block + ((y * w.stride_h + phase_y - w.pad_top) * w.w + start) * width;
+        const float* from = block + ((y * w.stride_h + phase_y - w.pad_top) * w.w + start) * pixel;
         std::memset(to, 0, floats(columns.begin));
         if (w.stride_w == 1) {
-          std::memcpy(to + columns.begin * width, from + columns.begin * width, floats(columns.end - columns.begin));
+          std::memcpy(to + columns.begin * pixel, from + columns.begin * pixel, floats(columns.end - columns.begin));
         } else {
           for (int64_t x = columns.begin; x < columns.end; ++x)
-            store(to + x * width, load(from + x * w.stride_w * width));
+            std::memcpy(to + x * pixel, from + x * w.stride_w * pixel, pixel * sizeof(float));
         }
-        std::memset(to + columns.end * width, 0, floats(w.image_w - columns.end));
+        std::memset(to + columns.end * pixel, 0, floats(w.image_w - columns.end));
       }
     }
   }
+}
+
+}  // namespace
+
+void make_blocked_image(const Window& w, const float* block, float* image) {
+  make_image_of_pixels<width>(w, block, image);
+}
+void make_paired_image(const Window& w, const float* block, float* image) {
+  make_image_of_pixels<width / 2>(w, block, image);
 }
 
 }  // namespace nlsplit::inline kernels

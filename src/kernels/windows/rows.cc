@@ -122,6 +122,27 @@ Bytes scratch_conv_blocked(const ComputeDesc& desc, Isa isa, int) {
   return floats(blocked_image_floats(window_of(desc), isa));
 }
 
+std::string refuse_conv_bf16(const ComputeDesc& desc) {
+  if (desc.outputs[0].dtype != DType::bf16) return fmt::format("{} is not bf16", to_string(desc.outputs[0]));
+  if (std::string why = refuse_conv_blocked(desc); !why.empty()) return why;
+  return desc.inputs[1].shape[1] % 2 == 0 ? "" : "a filter's channels are no pairs";
+}
+
+std::string refuse_conv_stem_bf16(const ComputeDesc& desc) {
+  if (desc.outputs[0].dtype != DType::bf16) return fmt::format("{} is not bf16", to_string(desc.outputs[0]));
+  return refuse_conv_stem(desc);
+}
+
+Bytes scratch_conv_bf16(const ComputeDesc& desc, Isa isa, int) {
+  return floats(round_up(blocked_image_floats(window_of(desc), isa) / 2, widest_vector));
+}
+
+Bytes scratch_conv_stem_bf16(const ComputeDesc& desc, Isa, int) { return floats(paired_image_floats(window_of(desc))); }
+
+Bytes packed_conv_bf16(const ComputeDesc& desc, size_t i, Isa isa) {
+  return i == 1 ? floats(conv_paired_floats(window_of(desc), isa)) : bytes(0);
+}
+
 Bytes scratch_conv_winograd(const ComputeDesc& desc, Isa isa, int) {
   return floats(winograd_of(window_of(desc), isa).scratch_floats());
 }
@@ -233,6 +254,25 @@ const KernelInfo rows::conv_stem = {.what = "as conv_blocked, but reads a row-ma
                                     .workspace = scratch_conv_direct,
                                     .packed_bytes = packed_conv_direct,
                                     .exact_axes = image_axes};
+
+const KernelInfo rows::conv_bf16 = {
+    .what = "bf16: vectors of output channels, pixels read in blocks of pairs of channels, no im2col",
+    .ops = computes<Op::Conv>,
+    .layouts = Layouts::own,
+    .refuses = refuse_conv_bf16,
+    .workspace = scratch_conv_bf16,
+    .packed_bytes = packed_conv_bf16,
+    .halves = true,
+    .exact_axes = image_axes};
+
+const KernelInfo rows::conv_stem_bf16 = {.what = "as conv_bf16, but reads a row-major operand of few channels",
+                                         .ops = computes<Op::Conv>,
+                                         .layouts = Layouts::own,
+                                         .refuses = refuse_conv_stem_bf16,
+                                         .workspace = scratch_conv_stem_bf16,
+                                         .packed_bytes = packed_conv_bf16,
+                                         .halves = true,
+                                         .exact_axes = image_axes};
 
 const KernelInfo rows::conv_depthwise = {
     .what = "one channel a filter, NCHW; vectors of channels, or of pixels over a large plane's padded image",
