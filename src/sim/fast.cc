@@ -76,11 +76,10 @@ Status event_loop(const TimedGraph& graph, Timing& timing) {
 }  // namespace
 
 bool is_closed(const TimedGraph& graph) {
-  if (graph.nic_window > 0 || !graph.slowness.empty() || graph.online || graph.clear_to_send_waits) return false;
-  if (std::ranges::any_of(graph.machine_of_device, [](int machine) { return machine >= 0; })) return false;
-  return std::ranges::none_of(graph.activities, [](const Activity& activity) {
-    return activity.sender_overhead > 0 || activity.receiver_overhead > 0 || activity.slowed > 0;
-  });
+  if (graph.nic_window > 0 || !graph.slowness.empty() || graph.online || graph.clear_to_send_waits ||
+      graph.has_overheads)
+    return false;
+  return std::ranges::none_of(graph.machine_of_device, [](int machine) { return machine >= 0; });
 }
 
 void simulate_by_events(const TimedGraph& graph, Timing& timing) {

@@ -233,6 +233,8 @@ class Builder {
       }
       activity.sender_overhead = route.overheads.sender * activity.bytes;
       activity.receiver_overhead = route.overheads.receiver * activity.bytes;
+      if (activity.sender_overhead > 0 || activity.receiver_overhead > 0 || activity.slowed > 0)
+        graph_.has_overheads = true;
       if (cost.bandwidth != route.narrowest) activity.bytes = activity.duration * route.narrowest.value();
     }
     activity_of_[send] = activity_of_[deps_.match[send]] = static_cast<uint32_t>(activities_.size());

@@ -99,7 +99,8 @@ struct TimedGraph {
   std::vector<Route> routes;          // between hosts of the Program's devices, as used
   int nic_window = 0;
   bool clear_to_send_waits = false;  // some activity has a clear_to_send_delay
-  std::vector<int> host_of_device;   // dense numbers: devices of one host share its network card
+  bool has_overheads = false;       // some activity has an overhead at one of its ends, or is slowed by their computing
+  std::vector<int> host_of_device;  // dense numbers: devices of one host share its network card
   // Dense numbers of machines that several devices share and whose blocks have a `company`; -1: the device has its own.
   std::vector<int> machine_of_device;
   // What noise adds (sim/disturb.h); both empty without it.

@@ -286,9 +286,8 @@ Status generate(const GenerateArguments& arguments, const Request& request, cons
 
 int generate_command(const GenerateArguments& arguments) {
   if (arguments.hosts.asked) {
-    if (arguments.ranks.transport->launched_as == nullptr) return 0;  // no launcher asks
-    catch_interrupts(1, true);                                        // so that the folder of weights goes
-    return end_command(print_session_hosts(arguments.plan, arguments.hosts.places));
+    catch_interrupts(1, true);  // so that the folder of weights goes
+    return end_command(print_session_hosts(arguments.plan, *arguments.ranks.transport, arguments.hosts.places));
   }
   return run_session_command(
       arguments.ranks, options_of(arguments), [&] { return read_request(arguments); },

@@ -193,7 +193,7 @@ Job job_of(const LoadedJob& loaded) {
 Status print_hosts_of(const RunArguments& arguments) {
   std::optional<TemporaryFolder> folder;
   ASSIGN_OR_RETURN(const LoadedJob job, begin(arguments, folder));
-  print_hosts(job.saved.program, arguments.hosts.places);
+  if (arguments.transport->launched_as != nullptr) print_hosts(job.saved.program, arguments.hosts.places);
   return ok_status();
 }
 
@@ -329,7 +329,7 @@ int run_command(const RunArguments& arguments) {
   catch_interrupts(1, !as.by_launcher);
   auto options = options_of(arguments);
   if (!options) return report(options.error());
-  if (arguments.hosts.asked) return finish(kind.launched_as != nullptr ? print_hosts_of(arguments) : ok_status(), true);
+  if (arguments.hosts.asked) return finish(print_hosts_of(arguments), true);
   if (!arguments.turns.empty() && kind.of_workers)
     return report(unsupported(fmt::format("--turns over {}: workers take part in one plan", kind.name)));
   // Beyond the end of this function: another thread may end the process at any time.

@@ -154,9 +154,8 @@ RunOptions options_of(const ServeArguments& arguments) {
 
 int serve_command(const ServeArguments& arguments) {
   if (arguments.hosts.asked) {
-    if (arguments.ranks.transport->launched_as == nullptr) return 0;  // no launcher asks
-    catch_interrupts(1, true);                                        // so that the folder of weights goes
-    return end_command(print_session_hosts(arguments.plan, arguments.hosts.places));
+    catch_interrupts(1, true);  // so that the folder of weights goes
+    return end_command(print_session_hosts(arguments.plan, *arguments.ranks.transport, arguments.hosts.places));
   }
   return run_session_command(
       arguments.ranks, options_of(arguments), [&] { return OpenServer::open(arguments); },

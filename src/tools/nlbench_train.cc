@@ -266,9 +266,9 @@ Status train(const TrainCommand& arguments, OpenTraining& opened, const RunOnRan
 
 int train_command(const TrainCommand& arguments) {
   if (arguments.hosts.asked) {
-    if (arguments.ranks.transport->launched_as == nullptr) return 0;  // no launcher asks
-    catch_interrupts(1, true);                                        // so that the folder of weights goes
-    return end_command(print_session_hosts(arguments.training.plan, arguments.hosts.places, true));
+    catch_interrupts(1, true);  // so that the folder of weights goes
+    return end_command(
+        print_session_hosts(arguments.training.plan, *arguments.ranks.transport, arguments.hosts.places, true));
   }
   return run_session_command(
       arguments.ranks, options_of(arguments), [&] { return open_training(arguments); },

@@ -117,7 +117,7 @@ PingPong ping_pong(const std::string& a, const std::string& b, Bytes eager_limit
 
 namespace {
 
-// A computation that lives in a second-level cache: its time is the CPU's alone. Long enough that what an instruction
+// A computation that lives in a second-level cache: its time is the processor's alone. Long enough that what an instruction
 // costs beside its kernel does not count.
 constexpr int64_t chore_floats = 16384;
 

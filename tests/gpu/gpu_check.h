@@ -54,6 +54,8 @@ class Bench {
 
 // How many computations differ. Every operator, every level, `cases` random computations each.
 Result<int> check_operators(Bench& bench, uint64_t seed, int cases);
+// Shapes that random computations do not have.
+Result<int> check_shapes(Bench& bench, uint64_t seed);
 // Attention whose scores take several passes (kernels/cuda/gpu.h).
 Result<int> check_attention_passes(Bench& bench, uint64_t seed);
 // A line a kernel of the network.

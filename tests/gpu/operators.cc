@@ -6,6 +6,8 @@
 #include <iterator>
 #include <limits>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "base/random.h"
 #include "gpu/gpu_check.h"
@@ -90,18 +92,26 @@ double worst(const std::string& got, const Tensor& want, double tolerance) {
   return most;
 }
 
+std::vector<std::pair<DType, DType>> pairs_of(std::span<const DType> types) {
+  std::vector<std::pair<DType, DType>> pairs;
+  for (const DType from : types) {
+    for (const DType to : types) pairs.emplace_back(from, to);
+  }
+  return pairs;
+}
+
 // Between the three types, bit for bit: each rounds once.
 Result<int> check_casts(Bench& bench, uint64_t seed) {
   constexpr DType types[] = {DType::f32, DType::f16, DType::bf16};
   Random random(seed);
   ComputeDesc desc;
   desc.op = Op::Cast;
-  Tensor plain{{DType::f32, {3, 1001}}, std::vector<float>(3003)};
-  for (float& value : plain.values)
-    value = static_cast<float>(std::ldexp(random.normal(), static_cast<int>(random.below(40)) - 26));
   int differing = 0;
-  for (const DType from : types) {
-    for (const DType to : types) {
+  for (const int64_t columns : {1001, 1024}) {  // one by one, and by vectors
+    Tensor plain{{DType::f32, {3, columns}}, std::vector<float>(static_cast<size_t>(3 * columns))};
+    for (float& value : plain.values)
+      value = static_cast<float>(std::ldexp(random.normal(), static_cast<int>(random.below(40)) - 26));
+    for (const auto& [from, to] : pairs_of(types)) {
       const Tensor operand = of_type({plain}, from)[0];
       desc.attrs = {{"to", std::string(name_of(to))}};
       desc.inputs = {operand.type};
@@ -114,7 +124,7 @@ Result<int> check_casts(Bench& bench, uint64_t seed) {
       fmt::print("DIFFERS: {}\n", signature(desc));
     }
   }
-  fmt::print("{:24} {:5} compared, bit for bit\n", name_of(desc.op), std::size(types) * std::size(types));
+  fmt::print("{:24} {:5} compared, bit for bit\n", name_of(desc.op), 2 * std::size(types) * std::size(types));
   return differing;
 }
 
@@ -124,6 +134,8 @@ Result<int> check_operators(Bench& bench, uint64_t seed, int cases) {
   static constexpr DType types[] = {DType::f32, DType::f16, DType::f32, DType::bf16};  // in turn
   fmt::print("seed {}\n", seed);
   ASSIGN_OR_RETURN(int differing, check_casts(bench, seed));
+  ASSIGN_OR_RETURN(const int of_shapes, check_shapes(bench, seed));
+  differing += of_shapes;
   for (const Op op : computed_ops()) {
     if (info(op).scalars != nullptr) continue;  // no run lets a GPU compute it
     Random random(seed * 1009 + static_cast<uint64_t>(op));
@@ -173,28 +185,80 @@ Result<int> check_operators(Bench& bench, uint64_t seed, int cases) {
   return differing;
 }
 
+namespace {
+
+// How far the kernel that the desc names is from the reference, in units of what is allowed.
+Result<double> difference(Bench& bench, const ComputeDesc& desc, uint64_t seed) {
+  Random random(seed);
+  const std::vector<Tensor> operands = of_type(random_operands(desc, random), desc.outputs[0].dtype);
+  std::vector<const Tensor*> pointers;
+  std::vector<std::string> raw;
+  for (const Tensor& operand : operands) {
+    pointers.push_back(&operand);
+    raw.emplace_back(bytes_of(operand));
+  }
+  const std::vector<Tensor> want = evaluate_op(desc.op, desc.attrs, pointers, desc.outputs);
+  ASSIGN_OR_RETURN(const std::vector<std::string> got, bench.run(desc, raw));
+  return worst(got[0], want[0], tolerance_of(desc));
+}
+
+Result<ComputeDesc> desc_of(Op op, Attrs attrs, DType type, const std::vector<Shape>& shapes) {
+  ComputeDesc desc;
+  desc.op = op;
+  desc.attrs = std::move(attrs);
+  for (const Shape& shape : shapes) desc.inputs.push_back({type, shape});
+  ASSIGN_OR_RETURN(desc.outputs, info(op).infer(desc.inputs, desc.attrs));
+  ASSIGN_OR_RETURN(desc.kernel, choose_kernel(desc, Isa::cuda));
+  return desc;
+}
+
+}  // namespace
+
+// What random computations are too small or too plain for: rows that take a block, moves that go backwards or by 16
+// bytes.
+Result<int> check_shapes(Bench& bench, uint64_t seed) {
+  using Ints = std::vector<int64_t>;
+  int differing = 0, compared = 0;
+  for (const DType type : {DType::f32, DType::f16}) {
+    std::vector<Result<ComputeDesc>> cases;
+    cases.push_back(desc_of(Op::Softmax, {{"axis", int64_t{-1}}}, type, {{3, 1000}}));
+    cases.push_back(desc_of(Op::Softmax, {{"axis", int64_t{1}}}, type, {{2, 700, 3}}));
+    cases.push_back(desc_of(Op::InstanceNormalization, {{"epsilon", 1e-5}}, type, {{2, 3, 30, 30}, {3}, {3}}));
+    cases.push_back(desc_of(Op::GlobalAveragePool, {}, type, {{2, 3, 30, 30}}));
+    cases.push_back(desc_of(Op::Attention, {{"causal", int64_t{1}}, {"scale", 0.5}}, type,
+                            {{1, 4, 600, 8}, {1, 2, 600, 8}, {1, 2, 600, 8}}));
+    cases.push_back(desc_of(
+        Op::Slice, {{"axes", Ints{1, 2}}, {"ends", Ints{-100, 16}}, {"starts", Ints{-1, 0}}, {"steps", Ints{-1, 1}}},
+        type, {{4, 9, 32}}));
+    cases.push_back(desc_of(
+        Op::Slice, {{"axes", Ints{0, 1}}, {"ends", Ints{-100, -100}}, {"starts", Ints{3, 8}}, {"steps", Ints{-2, -3}}},
+        type, {{4, 9, 32}}));
+    cases.push_back(desc_of(Op::Slice,
+                            {{"axes", Ints{2}}, {"ends", Ints{-100}}, {"starts", Ints{31}}, {"steps", Ints{-2}}}, type,
+                            {{4, 9, 32}}));
+    cases.push_back(desc_of(Op::Transpose, {{"perm", Ints{1, 0, 2}}}, type, {{6, 5, 24}}));
+    cases.push_back(desc_of(Op::Transpose, {{"perm", Ints{1, 0, 2}}}, type, {{6, 5, 7}}));
+    for (const Result<ComputeDesc>& desc : cases) {
+      if (!desc) return desc.error();
+      ASSIGN_OR_RETURN(const double most, difference(bench, *desc, seed));
+      ++compared;
+      if (most <= 1) continue;
+      ++differing;
+      fmt::print("DIFFERS {:.3g} times what is allowed: {}\n", most, signature(*desc));
+    }
+  }
+  fmt::print("{:24} {:5} compared\n", "other shapes", compared);
+  return differing;
+}
+
 // More scores than one pass takes, on a mask: neither heads nor queries may be mistaken from the second pass on.
 Result<int> check_attention_passes(Bench& bench, uint64_t seed) {
   int differing = 0;
   for (const DType type : {DType::f32, DType::f16}) {
-    ComputeDesc desc;
-    desc.op = Op::Attention;
-    desc.attrs = {{"causal", int64_t{1}}, {"scale", 0.5}};
-    desc.inputs = {
-        {type, {2, 10, 1024, 4}}, {type, {2, 5, 1024, 4}}, {type, {2, 5, 1024, 3}}, {type, {2, 1, 1024, 1024}}};
-    ASSIGN_OR_RETURN(desc.outputs, info(desc.op).infer(desc.inputs, desc.attrs));
-    ASSIGN_OR_RETURN(desc.kernel, choose_kernel(desc, Isa::cuda));
-    Random random(seed);
-    const std::vector<Tensor> operands = of_type(random_operands(desc, random), type);
-    std::vector<const Tensor*> pointers;
-    std::vector<std::string> raw;
-    for (const Tensor& operand : operands) {
-      pointers.push_back(&operand);
-      raw.emplace_back(bytes_of(operand));
-    }
-    const std::vector<Tensor> want = evaluate_op(desc.op, desc.attrs, pointers, desc.outputs);
-    ASSIGN_OR_RETURN(const std::vector<std::string> got, bench.run(desc, raw));
-    const double most = worst(got[0], want[0], tolerance_of(desc));
+    ASSIGN_OR_RETURN(const ComputeDesc desc,
+                     desc_of(Op::Attention, {{"causal", int64_t{1}}, {"scale", 0.5}}, type,
+                             {{2, 10, 1024, 4}, {2, 5, 1024, 4}, {2, 5, 1024, 3}, {2, 1, 1024, 1024}}));
+    ASSIGN_OR_RETURN(const double most, difference(bench, desc, seed));
     const AttentionPasses passes = attention_passes_of(desc);
     fmt::print("{} in {} passes of {} heads: worst {:.3f} of what is allowed\n", signature(desc), 10 / passes.heads,
                passes.heads, most);

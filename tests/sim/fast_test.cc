@@ -111,6 +111,7 @@ TEST(Fast, MessagesAreSlowerWhileTheirEndsCompute) {
   message.device = 0, message.peer = 1;
   message.duration = 1, message.slowed = 0.2;
   graph.activities.push_back(message);
+  graph.has_overheads = true;
   for (int device = 0; device < 2; ++device) {
     Activity block;
     block.device = device;

@@ -47,6 +47,7 @@ std::vector<Feature> features() {
   return {
       {"overheads",
        [](const Case&, TimedGraph& graph, Random& random) {
+         graph.has_overheads = true;
          each_transfer(graph, [&](Activity& a) {
            a.sender_overhead = random.uniform() * 0.1 * a.duration;
            a.receiver_overhead = random.uniform() * 0.1 * a.duration;
@@ -55,6 +56,7 @@ std::vector<Feature> features() {
        {}},
       {"slowed",
        [](const Case&, TimedGraph& graph, Random& random) {
+         graph.has_overheads = true;
          each_transfer(graph, [&](Activity& a) { a.slowed = random.uniform(); });
        },
        {}},

@@ -224,7 +224,11 @@ Status CudaBackend::prepare(const Instr& instr) {
   const ComputeDesc& desc = program_.descs[d];
   if (kernels_[d] != nullptr) return ok_status();
   if (desc.kernel.name == KernelName::gpu_host) return prepare_host();
-  const Bytes workspace = instr.workspace.buffer.valid() ? bytes_of(device_, instr.workspace) : bytes(0);
+  // The buffer serves other computations of the device too. What a library chooses must not depend on those: a plan
+  // that splits layers would else have other bits.
+  const Bytes workspace = instr.workspace.buffer.valid()
+                              ? std::min(bytes_of(device_, instr.workspace), workspace_of(desc, device_.cores))
+                              : bytes(0);
   const Answer why = module_.prepare(gpu_, &desc, static_cast<uint64_t>(workspace.value()), &kernels_[d]);
   if (why == nullptr) return ok_status();
   return check(why, fmt::format("cannot compute {}", signature(desc)));

@@ -90,6 +90,15 @@ std::string refuse_gpu_cast(const ComputeDesc& desc) {
   return accepts(desc.inputs[0].dtype) && accepts(desc.outputs[0].dtype) ? "" : "it casts between f32, f16 and bf16";
 }
 
+// One head of the keys is the least of a pass. What is larger than this is left to the kernel that keeps no scores.
+constexpr Bytes most_pass = Bytes::of(int64_t{1} << 30);
+
+std::string refuse_attention_products(const ComputeDesc& desc) {
+  if (std::string why = refuse_shapes(desc); !why.empty()) return why;
+  const Bytes pass = attention_passes_of(desc).rest_begin;
+  return pass <= most_pass ? "" : fmt::format("the scores of one head take {}", to_string(pass));
+}
+
 std::string refuse_gpu_attention(const ComputeDesc& desc) {
   if (std::string why = refuse_shapes(desc); !why.empty()) return why;
   const int64_t size = attention_of(desc).value_size;
@@ -166,28 +175,31 @@ const KernelInfo rows::gpu_max_pool = {
 const KernelInfo rows::gpu_average_pool = {
     .what = "one thread an output element", .ops = computes<Op::AveragePool>, .refuses = refuse_shapes, .halves = true};
 
-const KernelInfo rows::gpu_global_average_pool = {
-    .what = "one block a plane", .ops = computes<Op::GlobalAveragePool>, .refuses = refuse_shapes, .halves = true};
+const KernelInfo rows::gpu_global_average_pool = {.what = "a warp or a block a plane",
+                                                  .ops = computes<Op::GlobalAveragePool>,
+                                                  .refuses = refuse_shapes,
+                                                  .halves = true};
 
 const KernelInfo rows::gpu_batch_norm = {
     .what = "one thread an element", .ops = computes<Op::BatchNormalization>, .refuses = refuse_shapes, .halves = true};
 
-const KernelInfo rows::gpu_layer_norm = {.what = "one block a row: mean, then variance, then scale and shift",
+const KernelInfo rows::gpu_layer_norm = {.what = "a warp or a block a row: mean, then variance, then scale and shift",
                                          .ops = computes<Op::LayerNormalization>,
                                          .refuses = refuse_shapes,
                                          .halves = true};
 
-const KernelInfo rows::gpu_instance_norm = {.what = "one block a plane: mean, then variance, then scale and shift",
-                                            .ops = computes<Op::InstanceNormalization>,
-                                            .refuses = refuse_shapes,
-                                            .halves = true};
+const KernelInfo rows::gpu_instance_norm = {
+    .what = "a warp or a block a plane: mean, then variance, then scale and shift",
+    .ops = computes<Op::InstanceNormalization>,
+    .refuses = refuse_shapes,
+    .halves = true};
 
 const KernelInfo rows::gpu_lrn = {.what = "one thread an element, sum of squares over neighbouring channels",
                                   .ops = computes<Op::LRN>,
                                   .refuses = refuse_shapes,
                                   .halves = true};
 
-const KernelInfo rows::gpu_softmax = {.what = "one block a row: largest, exponentials, sum, along one axis",
+const KernelInfo rows::gpu_softmax = {.what = "a warp or a block a row: largest, exponentials, sum, along one axis",
                                       .ops = computes<Op::Softmax>,
                                       .refuses = refuse_shapes,
                                       .halves = true};
@@ -195,7 +207,7 @@ const KernelInfo rows::gpu_softmax = {.what = "one block a row: largest, exponen
 const KernelInfo rows::gpu_attention_cublaslt = {
     .what = "cuBLASLt: scores of some heads, their softmax, and its product with the values",
     .ops = computes<Op::Attention>,
-    .refuses = refuse_shapes,
+    .refuses = refuse_attention_products,
     .workspace = scratch_gpu_attention,
     .halves = true,
     .exact_axes = 0};
@@ -206,7 +218,7 @@ const KernelInfo rows::gpu_attention = {
     .refuses = refuse_gpu_attention,
     .halves = true};
 
-const KernelInfo rows::gpu_reduce_mean = {.what = "one block an output element, over neighbouring axes",
+const KernelInfo rows::gpu_reduce_mean = {.what = "a warp or a block an output element, over neighbouring axes",
                                           .ops = computes<Op::ReduceMean>,
                                           .refuses = refuse_gpu_reduce_mean,
                                           .halves = true};
@@ -216,12 +228,12 @@ const KernelInfo rows::gpu_concat = {.what = "one copy an operand, elements of a
                                      .refuses = refuse_shapes,
                                      .any_type = true};
 
-const KernelInfo rows::gpu_transpose = {.what = "one thread an element of any type",
+const KernelInfo rows::gpu_transpose = {.what = "a thread up to 16 bytes, elements of any type",
                                         .ops = computes<Op::Transpose>,
                                         .refuses = refuse_shapes,
                                         .any_type = true};
 
-const KernelInfo rows::gpu_slice = {.what = "one thread an element of any type",
+const KernelInfo rows::gpu_slice = {.what = "a thread up to 16 bytes, elements of any type",
                                     .ops = computes<Op::Slice>,
                                     .refuses = refuse_shapes,
                                     .any_type = true};

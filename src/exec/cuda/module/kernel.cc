@@ -1,4 +1,4 @@
-// All computations but convolutions and products: what a desc means for the module's own kernels. And epilogues.
+// What a desc means for the module's own kernels: all but those of cuDNN and cuBLASLt. And epilogues.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -57,6 +57,17 @@ std::vector<int64_t> strides_of(const Shape& shape) {
   return strides;
 }
 
+// As much of the epilogue as a pass takes that begins with something else.
+Steps first_pass(const KernelCall& call) {
+  const std::vector<Step> steps = epilogue_steps(call);
+  Steps pass{};
+  while (pass.count < most_steps && static_cast<size_t>(pass.count) < steps.size()) {
+    pass.step[pass.count] = steps[static_cast<size_t>(pass.count)];
+    ++pass.count;
+  }
+  return pass;
+}
+
 // An operand that has one element for each index of some neighbouring axes of the result, the same along all others:
 // [outer][extent][inner]. none: it lies otherwise.
 std::optional<ReducedAxes> one_for_neighbours(const Shape& operand, const Shape& out) {
@@ -81,9 +92,10 @@ Run run_binary(const ComputeDesc& desc) {
   if (const std::optional<ReducedAxes> one = one_for_neighbours(desc.inputs[1].shape, out);
       one && desc.inputs[0].shape == out) {
     return [function, count, r = *one](Device& device, const KernelCall& call) -> Answer {
+      const Steps first = first_pass(call);
       RETURN_IF_REFUSED(launch_planes(element_of(call), input(call, 0), input(call, 1), output(call), count, function,
-                                      r.extent, r.inner, Steps{}, device.compute()));
-      return run_epilogue(device, call, output(call));
+                                      r.extent, r.inner, first, device.compute()));
+      return run_epilogue(device, call, output(call), {}, static_cast<size_t>(first.count));
     };
   }
   Walk walk{};
@@ -100,9 +112,10 @@ Run run_binary(const ComputeDesc& desc) {
     }
   }
   return [walk, function, count](Device& device, const KernelCall& call) -> Answer {
+    const Steps first = first_pass(call);
     RETURN_IF_REFUSED(launch_broadcast(element_of(call), input(call, 0), input(call, 1), output(call), count, function,
-                                       walk, Steps{}, device.compute()));
-    return run_epilogue(device, call, output(call));
+                                       walk, first, device.compute()));
+    return run_epilogue(device, call, output(call), {}, static_cast<size_t>(first.count));
   };
 }
 
@@ -408,12 +421,7 @@ Answer run_bias(const Device& device, const KernelCall& call) {
   const ComputeDesc& desc = *call.desc;
   if (desc.own_inputs() <= 2) return run_epilogue(device, call, output(call));
   const Shape& out = desc.outputs[0].shape;
-  const std::vector<Step> steps = epilogue_steps(call);
-  Steps pass{};
-  while (pass.count < most_steps && static_cast<size_t>(pass.count) < steps.size()) {
-    pass.step[pass.count] = steps[static_cast<size_t>(pass.count)];
-    ++pass.count;
-  }
+  const Steps pass = first_pass(call);
   RETURN_IF_REFUSED(launch_planes(element_of(call), output(call), input(call, 2), output(call), element_count(out),
                                   Function::add, out[1], count_of(out, 2, static_cast<int64_t>(out.size())), pass,
                                   device.compute()));

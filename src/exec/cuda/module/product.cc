@@ -186,7 +186,7 @@ Answer Multiplication::prepare(Device& device, const MatrixProduct& p, uint64_t 
 Answer Multiplication::run(Device& device, const void* a, const void* b, void* d, const void* bias, float beta,
                            void* workspace) {
   if (bias != nullptr) RETURN_IF_REFUSED(set(what_, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias));
-  const bool aligned = is_aligned(a) && is_aligned(b) && is_aligned(d);
+  const bool aligned = is_aligned(a) && is_aligned(b) && is_aligned(d) && (bias == nullptr || is_aligned(bias));
   return answer(cublasLtMatmul(device.products, what_, &alpha_, b, left_, a, right_, &beta, d, result_, d, result_,
                                aligned ? &aligned_ : &unaligned_, workspace, workspace_, device.compute()));
 }
