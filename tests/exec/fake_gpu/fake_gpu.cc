@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "exec/cuda/stand_in.h"
+#include "kernels/catalogue.h"
 
 namespace nlsplit::cuda {
 namespace {
@@ -127,6 +128,10 @@ Answer add(Device* device, DType type, void* sum, const void* const* terms, uint
 
 Answer prepare(Device* device, const ComputeDesc* desc, uint64_t workspace, Kernel** kernel) {
   RETURN_IF_TOLD_TO_FAIL("prepare");
+  // As much as it asks for, however large the buffer is that it shares: else the choice of an algorithm, and so the
+  // bits, would depend on what else a device computes.
+  if (workspace != static_cast<uint64_t>(workspace_of(*desc, 1).value()))
+    return "a workspace of another size than the kernel wants";
   return real().prepare(device, desc, workspace, kernel);
 }
 
