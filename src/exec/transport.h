@@ -1,5 +1,5 @@
-// Transport: moves contiguous bytes between the devices of one run. Two exist: threads of one process
-// (transport_threads.h) and Open MPI (mpi/transport_mpi.h). One thread a device calls it, except wake().
+// Transport: moves contiguous bytes between the devices of one run. transports/transports.cc lists them: threads of one
+// process, Open MPI, gRPC. One thread a device calls it, except wake().
 //
 //   const Transport::Request r = transport.irecv(peer, tag, room);     // posts; the bytes belong to the transport
 //   until … while (transport.test(r) == Transport::State::pending) transport.pause(rounds++);
