@@ -117,8 +117,8 @@ PingPong ping_pong(const std::string& a, const std::string& b, Bytes eager_limit
 
 namespace {
 
-// A computation that lives in a second-level cache: its time is the processor's alone. Long enough that what an instruction
-// costs beside its kernel does not count.
+// A computation that lives in a second-level cache: its time is the processor's alone. Long enough that what an
+// instruction costs beside its kernel does not count.
 constexpr int64_t chore_floats = 16384;
 
 // A GPU computes by itself: what messages take from it is what its copies and its host's waiting do.
