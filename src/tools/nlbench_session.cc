@@ -11,8 +11,9 @@
 #include "base/file.h"
 #include "base/interrupts.h"
 #include "exec/collectives.h"
-#include "exec/run_threads.h"
 #include "report/table.h"
+#include "tools/exit.h"
+#include "tools/launch_options.h"
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_job.h"
 #include "tools/nlbench_ranks.h"
@@ -21,11 +22,10 @@ namespace nlsplit::inline tools {
 namespace {
 
 struct SessionArguments {
-  std::string what, sequence, weights, output, json;
-  JobArguments plan;  // of a scenario
+  JobArguments plan;
+  std::string sequence, weights, output, json;
   RanksArguments ranks;
-  std::vector<std::string> inputs;
-  uint64_t seed = 1;
+  HostsArguments hosts;
 };
 
 // What rank 0 reads.
@@ -53,9 +53,7 @@ Result<ReadySession> ready_session(const SessionArguments& arguments) {
   RETURN_IF_ERROR(check_folders({arguments.output, arguments.json}));
   ReadySession loaded;
   std::optional<TemporaryFolder> folder;  // its weights are mapped, and nobody needs it afterwards
-  JobArguments plan = arguments.plan;
-  plan.what = arguments.what;
-  ASSIGN_OR_RETURN(LoadedSession read, load_session(plan, folder));
+  ASSIGN_OR_RETURN(LoadedSession read, load_session(arguments.plan, folder));
   loaded.session = std::move(read.saved.session);
   loaded.clocks = std::move(read.saved.clocks);
   const std::string& weights_dir = arguments.weights.empty() ? read.weights : arguments.weights;
@@ -66,7 +64,8 @@ Result<ReadySession> ready_session(const SessionArguments& arguments) {
     loaded.weights.emplace(std::move(weights));
   }
   ASSIGN_OR_RETURN(const Program joined, join(loaded.session));
-  ASSIGN_OR_RETURN(loaded.inputs, make_inputs(joined, arguments.inputs, arguments.seed, Entries::of_executions));
+  ASSIGN_OR_RETURN(loaded.inputs,
+                   make_inputs(joined, arguments.plan.inputs, arguments.plan.seed, Entries::of_executions));
   return loaded;
 }
 
@@ -168,23 +167,17 @@ Status conclude(const SessionArguments& arguments, const Session& session, const
   return ok_status();
 }
 
-Status over_threads(const SessionArguments& arguments) {
-  ASSIGN_OR_RETURN(const ReadySession loaded, ready_session(arguments));
-  ASSIGN_OR_RETURN(const SessionResult result,
-                   run_session_threads(loaded.session, loaded.job(), choose_from(loaded.choices),
-                                       run_options(arguments.ranks), arguments.ranks.transport->make_world));
-  return conclude(arguments, loaded.session, result);
-}
-
-// All ranks come to the same answer; rank 0 alone reads, writes and prints.
-Status over_ranks(const SessionArguments& arguments, Transport& transport) {
-  ASSIGN_OR_RETURN(const std::optional<ReadySession> loaded,
-                   read_on_first(transport, [&] { return ready_session(arguments); }));
-  ASSIGN_OR_RETURN(const SessionResult result,
-                   run_session(loaded ? &loaded->session : nullptr, loaded ? loaded->job() : Job{},
-                               choose_from(loaded ? std::span<const Choice>(loaded->choices) : std::span<Choice>()),
-                               transport, run_options(arguments.ranks)));
-  return agree_on(transport, loaded ? conclude(arguments, loaded->session, result) : ok_status());
+int session_command(const SessionArguments& arguments) {
+  if (arguments.hosts.asked) {
+    catch_interrupts(1, true);  // so that the folder of weights goes
+    return end_command(print_session_hosts(arguments.plan, *arguments.ranks.transport, arguments.hosts.places));
+  }
+  return run_session_command(
+      arguments.ranks, run_options(arguments.ranks), [&] { return ready_session(arguments); },
+      [&](const ReadySession& ready, const RunOnRanks& run) -> Status {
+        ASSIGN_OR_RETURN(const SessionResult result, run(ready.session, ready.job(), choose_from(ready.choices)));
+        return conclude(arguments, ready.session, result);
+      });
 }
 
 }  // namespace
@@ -199,40 +192,29 @@ void add_session_command(CLI::App& app, int& code) {
       "evaluate\"\n"
       "Rank r runs the r-th device. docs/program.md has the format.");
   const auto a = std::make_shared<SessionArguments>();
-  command
-      ->add_option("WHAT", a->what,
-                   "A session's text; a folder saved by `nlsim lower --session --save`; a scenario (.yaml), whose "
-                   "`programs` are a session")
-      ->type_name("FILE")
-      ->required();
-  CLI::Option* plan = command->add_option(
-      "--plan", a->plan.plan, "Of a scenario: number in its ranking, or name of one of its plans (default 1)");
-  command->add_option("--plan-file", a->plan.plan_file, "Of a scenario: a plan in a file of its own")->excludes(plan);
-  command->add_option("--nlsim", a->plan.nlsim,
-                      "Where nlsim is, which plans scenarios and reads models (default: beside nlbench)");
+  add_session_options(*command, a->plan,
+                      "A session's text; a folder saved by `nlsim lower --session --save`; a scenario (.yaml), whose "
+                      "`programs` are a session");
   command
       ->add_option("--sequence", a->sequence,
                    "What to run: names of Programs. NAME*N is one choice of N executions, which overlap")
       ->required();
   add_ranks_options(*command, a->ranks);
+  add_hosts_options(*command, a->hosts);
   command
       ->add_option("--weights", a->weights, "Where the session's weights are: a folder that `nlsim lower --save` made")
       ->type_name("DIR");
   command
-      ->add_option("--input", a->inputs,
+      ->add_option("--input", a->plan.inputs,
                    "PROGRAM/NAME=FILE.npy, or of integers PROGRAM/NAME=4,2; inputs that are not given are random. The "
                    "same in every execution; with an axis "
                    "more in front\n"
                    "an entry for each execution of the program, after the last one the first again")
       ->type_name("FILE");
-  command->add_option("--seed", a->seed, "Of random inputs (default 1)");
+  command->add_option("--seed", a->plan.seed, "Of random inputs (default 1)");
   command->add_option("--output", a->output, "Write all outputs and states as they are in the end (.npy)");
   command->add_option("--json", a->json, "Write times, outputs and states to FILE")->type_name("FILE");
-  command->callback([a, &code] {
-    code = run_ranks(
-        a->ranks, run_options(a->ranks), [&a] { return over_threads(*a); },
-        [&a](Transport& transport) { return over_ranks(*a, transport); });
-  });
+  command->callback([a, &code] { code = session_command(*a); });
 }
 
 }  // namespace nlsplit::inline tools

@@ -116,6 +116,7 @@ int main(int argc, char** argv) {
       "links' "
       "bandwidths\nand latencies between them. Nothing is left behind, however it ends.\n\n"
       "  emulate_cluster S.yaml -- nlbench run S.yaml --plan 1      over MPI, each rank on its device's host\n"
+      "                                                             (also: session, train, generate, serve)\n"
       "  emulate_cluster S.yaml --ranks-on a,b -- ./my_mpi_program  any MPI program, a rank for each name\n"
       "  emulate_cluster S.yaml -- ping -c 3 b                      one command, on the first device's host\n"
       "  emulate_cluster S.yaml --on b -- bash                      a shell on host b; `on a COMMAND` runs one on a\n"

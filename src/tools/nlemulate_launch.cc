@@ -10,8 +10,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <set>
 #include <sstream>
+#include <string_view>
 
 #include "base/child_process.h"
 #include "base/descriptor.h"
@@ -65,7 +67,8 @@ void let_ranks_sleep(std::vector<std::string>& command, size_t ranks) {
 
 bool starts_ranks(const std::vector<std::string>& command) {
   if (command.size() < 2 || fs::path(command[0]).filename() != "nlbench") return false;
-  return command[1] == "run" || command[1] == "generate";
+  constexpr std::string_view starters[] = {"run", "session", "train", "generate", "serve"};
+  return std::ranges::find(starters, command[1]) != std::end(starters);
 }
 
 Result<std::vector<std::string>> hosts_of_ranks(const std::vector<std::string>& command) {

@@ -15,8 +15,8 @@ struct LaunchArguments {
   std::string on;                     // host where the command runs; empty: that of rank 0, or the first device's
 };
 
-// Is the command `nlbench run …` or `nlbench generate …`? Then its ranks' hosts are asked from itself: `… --hosts`.
-// None: it needs no mpirun.
+// Is the command one of nlbench's that run as several ranks (`nlbench run …`, `train`, …)? Then its ranks' hosts are
+// asked from itself: `… --hosts`. None: it needs no mpirun.
 bool starts_ranks(const std::vector<std::string>& command);
 Result<std::vector<std::string>> hosts_of_ranks(const std::vector<std::string>& command);
 

@@ -249,6 +249,23 @@ TEST_F(Nlemulate, APlanRunsOnItsDevicesHosts) {
   EXPECT_EQ(run("-- nlbench run " + scenario_ + " --plan nobodys").code, 2);
 }
 
+TEST_F(Nlemulate, SessionsAndTrainingsRunOnTheirDevicesHosts) {
+  std::string training = three_hosts;
+  training.replace(training.find("mode: inference"), 15, "mode: training");
+  training.replace(training.find("sink: c"), 7, "sink: a");
+  scenario_ = scratch_.write("t.yaml", training);
+  const Outcome trained = run("-- nlbench train " + scenario_ + " --plan backwards --steps 2");
+  EXPECT_EQ(trained.code, 0) << trained.err;
+  EXPECT_THAT(trained.out, HasSubstr("step 2 of 2"));
+
+  training.replace(training.find("workload: "), 10, "programs:\n  step: ");
+  scenario_ = scratch_.write("p.yaml", training);
+  EXPECT_EQ(nlbench("session " + scenario_ + " --plan backwards" + " --sequence step --hosts").out, "c\na\n");
+  const Outcome session = run("-- nlbench session " + scenario_ + " --plan backwards" + " --sequence 'step*2'");
+  EXPECT_EQ(session.code, 0) << session.err;
+  EXPECT_THAT(session.out, HasSubstr("2 executions on 2 devices"));
+}
+
 TEST_F(Nlemulate, LoopbackRunsTheSameWithoutTheLinks) {
   const Outcome outcome = run("--loopback -- nlbench run " + scenario_ + " --plan backwards --check --repeats 2");
   EXPECT_EQ(outcome.code, 0) << outcome.err;
