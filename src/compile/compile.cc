@@ -66,17 +66,26 @@ Result<Compiled> compile(const KernelGraph& graph, const Plan& plan, const Clust
   return compiled;
 }
 
-Result<Program> compile_unsplit(const KernelGraph& graph, int micro_batches, const Device& device,
-                                const std::string& host) {
+Cluster cluster_of_one(const Device& device, const std::string& host) {
   Cluster cluster;
   cluster.hosts.push_back({host, false});
   cluster.devices.push_back(device);
   cluster.devices[0].host = HostId(0);
+  return cluster;
+}
+
+Plan unsplit_plan(const KernelGraph& graph, int micro_batches) {
   Plan plan;
   plan.stages.push_back({graph.input_parts, graph.graph.nodes.size(), {DeviceId(0)}});
   plan.micro_batches = micro_batches;
   if (graph.training) plan.schedule = "1f1b";  // on one device the least memory
-  ASSIGN_OR_RETURN(Compiled compiled, compile(graph, plan, cluster, {HostId(0), HostId(0)}, nullptr));
+  return plan;
+}
+
+Result<Program> compile_unsplit(const KernelGraph& graph, int micro_batches, const Device& device,
+                                const std::string& host) {
+  ASSIGN_OR_RETURN(Compiled compiled, compile(graph, unsplit_plan(graph, micro_batches), cluster_of_one(device, host),
+                                              {HostId(0), HostId(0)}, nullptr));
   return std::move(compiled.program);
 }
 

@@ -66,6 +66,9 @@ struct CompileOptions {
 Result<Compiled> compile(const KernelGraph& graph, const Plan& plan, const Cluster& cluster, const Endpoints& endpoints,
                          const CostTable* costs, const CompileOptions& options = {});
 
+// A cluster of this device alone, and the plan of the whole graph on it.
+Cluster cluster_of_one(const Device& device, const std::string& host);
+Plan unsplit_plan(const KernelGraph& graph, int micro_batches);
 // The whole graph on one device, source and sink there too: what --check compares with, and what profiling measures.
 Result<Program> compile_unsplit(const KernelGraph& graph, int micro_batches, const Device& device,
                                 const std::string& host);

@@ -161,6 +161,7 @@ Result<CompiledSession> compile_session(const std::string& name, std::span<const
     result.session.programs.push_back(std::move(compiled->program));
     std::ranges::move(compiled->slices, std::back_inserter(result.slices));
     std::ranges::move(compiled->notes, std::back_inserter(result.notes));
+    if (compiled->promise.tolerance > result.promise.tolerance) result.promise = std::move(compiled->promise);
   }
   CHECK(!result.session.programs.empty(), "a session without programs");
   for (size_t d = 0; d < result.session.programs[0].devices.size(); ++d)

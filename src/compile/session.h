@@ -28,6 +28,7 @@ struct CompiledSession {
   Session session;
   std::vector<WeightSlice> slices;  // Compiled's, of all
   std::vector<PlanNote> notes;
+  Promise promise = {};  // Compiled's, of the Program that promises least
 };
 
 // Where the Programs go on with states of their graphs, device 0, which chooses what is next, is the one that has the

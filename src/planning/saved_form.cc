@@ -5,6 +5,7 @@
 
 #include "base/limits.h"
 #include "compile/compile.h"
+#include "program/trace.h"
 #include "program/verify.h"
 #include "ranking/generation.h"
 #include "report/timeline.h"
@@ -35,8 +36,11 @@ Result<Clocks> clocks_of(const Loaded& loaded, const Program& program) {
   return clocks;
 }
 
-// As one device alone: each stage the gradients of its weights from the first micro-batch to the last.
-bool accumulates_in_order(const Program& program) {
+// As one device alone: each stage the gradients of its weights from the first micro-batch to the last. Of a Program
+// that does not train nothing is added.
+bool adds_in_order(const Program& program, const Plan& plan) {
+  if (!is_training(program)) return true;
+  if (std::ranges::any_of(plan.stages, [](const Stage& stage) { return stage.devices.size() > 1; })) return false;
   for (const DeviceProgram& device : program.devices) {
     std::map<int, int> last;  // stage: micro-batch
     for (const Slot& slot : device.order) {
@@ -48,6 +52,10 @@ bool accumulates_in_order(const Program& program) {
     }
   }
   return true;
+}
+
+Promise other_order() {
+  return {rounding_tolerance(DType::f32), "gradients of micro-batches are added in another order"};
 }
 
 }  // namespace
@@ -86,9 +94,7 @@ Result<SavedProgram> saved_form(Loaded& loaded, const Plan& plan, TimedPlan time
                    prepare_model(loaded.scenario, loaded.model.graph, plan.micro_batches));
   if (prepared.kernels.training) {
     loaded.model.weights.add_all(prepared.kernels.training->nodes.constants);
-    const bool replicas = std::ranges::any_of(plan.stages, [](const Stage& stage) { return stage.devices.size() > 1; });
-    if (replicas || !accumulates_in_order(saved.program))
-      saved.promise = {rounding_tolerance(DType::f32), "gradients of micro-batches are added in another order"};
+    if (!adds_in_order(saved.program, plan)) saved.promise = other_order();
   }
   ASSIGN_OR_RETURN(saved.unsplit, on_one_device(loaded.scenario, prepared.kernels, plan.micro_batches, first));
   return saved;
@@ -97,9 +103,17 @@ Result<SavedProgram> saved_form(Loaded& loaded, const Plan& plan, TimedPlan time
 Result<SavedSession> saved_session(Loaded& loaded, const Plan& plan) {
   ASSIGN_OR_RETURN(CompiledSession compiled, session_of(loaded.scenario, loaded.model, plan));
   SavedSession saved{std::move(compiled.session)};
+  saved.promise = std::move(compiled.promise);
   if (loaded.scenario.generation) {
     ASSIGN_OR_RETURN(const auto times, time_generation(loaded.scenario, {{&saved.session}}, simgrid_tier()));
     saved.generation = saved_generation(loaded.scenario, times.front());
+  } else {
+    const Device& first = loaded.scenario.cluster.device(plan.stages[0].devices[0]);
+    ASSIGN_OR_RETURN(CompiledSession unsplit, unsplit_session(loaded.scenario, loaded.model, plan, first));
+    saved.unsplit = std::move(unsplit.session);
+    if (!std::ranges::all_of(saved.session.programs,
+                             [&](const Program& program) { return adds_in_order(program, plan); }))
+      saved.promise = other_order();
   }
   ASSIGN_OR_RETURN(const Program joined, join(saved.session));
   ASSIGN_OR_RETURN(saved.clocks, clocks_of(loaded, joined));

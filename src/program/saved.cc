@@ -80,18 +80,19 @@ Status link_weights(const std::string& dir, const std::set<ContentId>& contents,
   return ok_status();
 }
 
+Status write_promise(const std::string& dir, const Promise& promise) {
+  if (promise == Promise{}) return ok_status();
+  const json text = {
+      {"format", "nlsplit-promise"}, {"version", 1}, {"tolerance", promise.tolerance}, {"why", promise.why}};
+  return write_file(dir + "/" + promise_file, text.dump(2) + "\n");
+}
+
 Status write_programs(const std::string& dir, const SavedProgram& saved) {
   RETURN_IF_ERROR(write_file(dir + "/" + program_file, to_string(saved.program)));
   RETURN_IF_ERROR(write_file(dir + "/" + unsplit_file, to_string(saved.unsplit)));
   if (!saved.clocks.empty()) RETURN_IF_ERROR(write_file(dir + "/" + clock_file, clocks_text(saved.clocks)));
   if (saved.online) RETURN_IF_ERROR(write_file(dir + "/" + online_file, online_text(*saved.online)));
-  if (saved.promise != Promise{}) {
-    const json promise = {{"format", "nlsplit-promise"},
-                          {"version", 1},
-                          {"tolerance", saved.promise.tolerance},
-                          {"why", saved.promise.why}};
-    RETURN_IF_ERROR(write_file(dir + "/" + promise_file, promise.dump(2) + "\n"));
-  }
+  RETURN_IF_ERROR(write_promise(dir, saved.promise));
   if (!saved.has_prediction) return ok_status();
   const Prediction& p = saved.prediction;
   const json text = {{"format", "nlsplit-prediction"},      {"version", 1},
@@ -249,9 +250,12 @@ Status save_program_like(const std::string& dir, const SavedProgram& saved, cons
 
 namespace {
 
-std::set<ContentId> contents_of_session(const Session& session) {
+std::set<ContentId> contents_of(const SavedSession& saved) {
   std::set<ContentId> contents;
-  for (const Program& program : session.programs) add_contents(program, contents);
+  for (const Program& program : saved.session.programs) add_contents(program, contents);
+  if (saved.unsplit) {
+    for (const Program& program : saved.unsplit->programs) add_contents(program, contents);
+  }
   return contents;
 }
 
@@ -259,6 +263,8 @@ Status write_session(const std::string& folder, const SavedSession& saved) {
   if (saved.generation) RETURN_IF_ERROR(write_file(folder + "/" + generation_file, generation_text(*saved.generation)));
   if (saved.training) RETURN_IF_ERROR(write_file(folder + "/" + training_file, training_text(*saved.training)));
   if (!saved.clocks.empty()) RETURN_IF_ERROR(write_file(folder + "/" + clock_file, clocks_text(saved.clocks)));
+  if (saved.unsplit) RETURN_IF_ERROR(write_file(folder + "/" + unsplit_file, to_string(*saved.unsplit)));
+  RETURN_IF_ERROR(write_promise(folder, saved.promise));
   return write_file(folder + "/" + session_file, to_string(saved.session));
 }
 
@@ -266,14 +272,14 @@ Status write_session(const std::string& folder, const SavedSession& saved) {
 
 Status save_session(const std::string& dir, const SavedSession& saved, const WeightStore& weights) {
   return save(dir, [&](const std::string& folder) -> Status {
-    RETURN_IF_ERROR(write_weights(folder, contents_of_session(saved.session), weights));
+    RETURN_IF_ERROR(write_weights(folder, contents_of(saved), weights));
     return write_session(folder, saved);
   });
 }
 
 Status save_session_like(const std::string& dir, const SavedSession& saved, const std::string& like) {
   return save(dir, [&](const std::string& folder) -> Status {
-    RETURN_IF_ERROR(link_weights(folder, contents_of_session(saved.session), like));
+    RETURN_IF_ERROR(link_weights(folder, contents_of(saved), like));
     return write_session(folder, saved);
   });
 }
@@ -295,6 +301,18 @@ Result<SavedSession> load_session(const std::string& dir) {
     ASSIGN_OR_RETURN(const std::string clocks, read_file(of_clocks));
     ASSIGN_OR_RETURN(const Program joined, join(saved.session));
     ASSIGN_OR_RETURN(saved.clocks, parse_clocks(clocks, joined, of_clocks));
+  }
+  if (const std::string unsplit = dir + "/" + unsplit_file; fs::exists(unsplit, failure)) {
+    ASSIGN_OR_RETURN(const std::string programs, read_file(unsplit));
+    ASSIGN_OR_RETURN(saved.unsplit, parse_session(programs, unsplit));
+    if (const Status sound = verify_session(*saved.unsplit); !sound.ok()) {
+      Error error = sound.error();
+      error.where.file = unsplit;
+      return error;
+    }
+  }
+  if (fs::exists(dir + "/" + promise_file, failure)) {
+    ASSIGN_OR_RETURN(saved.promise, read_promise(dir + "/" + promise_file));
   }
   return saved;
 }

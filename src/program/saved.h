@@ -1,7 +1,7 @@
 // A Program saved with its weights: a folder that runs without ONNX, YAML or SimGrid.
 //
 //   program.nls     the Program
-//   unsplit.nls     the same graph on one device, for --check
+//   unsplit.nls     the same graph on one device, for --check; of a session its Programs
 //   weights.idx     "nlsplit-weights 2", then one line a content: id, offset, bytes, checksum (base/hash.h)
 //   weights.bin     their bytes
 //   clock.json      what computations take on devices with emulated compute (absent if there are none)
@@ -90,6 +90,8 @@ struct SavedSession {
   std::optional<SavedGeneration> generation = {};  // none: it generates no text
   std::optional<SavedTraining> training = {};      // none: it is not for `nlbench train`
   Clocks clocks = {};                              // of the joined Program; empty: no device emulates
+  std::optional<Session> unsplit = {};             // the same Programs on one device, for --check
+  Promise promise = {};
 };
 Status save_session(const std::string& dir, const SavedSession& saved, const WeightStore& weights);
 // As save_program_like: the weights of a folder that has them all.

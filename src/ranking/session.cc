@@ -9,6 +9,7 @@
 #include <set>
 #include <span>
 
+#include "base/limits.h"
 #include "partition/expand.h"
 #include "program/scalar_values.h"
 #include "schedule/online_choice.h"
@@ -67,17 +68,22 @@ std::set<std::string> states_of(const DeviceProgram& device) {
   return names;
 }
 
-// The Programs over the same weights, the first one under the plan, the others under its stages.
-Result<CompiledSession> compile_programs(const Scenario& scenario, Model& model, const Plan& plan,
-                                         const std::vector<ScenarioProgram>& programs, bool inputs_on_first) {
-  std::set<std::string> trained;
-  std::deque<PreparedModel> prepared;  // parts point into it
+// Programs over the same weights, ready to be compiled.
+struct PreparedPrograms {
+  std::deque<PreparedModel> models;  // parts point into it
   std::vector<SessionPart> parts;
+};
+
+// The first one under the plan, the others under its stages.
+Result<PreparedPrograms> prepare_programs(const Scenario& scenario, Model& model, const Plan& plan,
+                                          const std::vector<ScenarioProgram>& programs) {
+  std::set<std::string> trained;
+  PreparedPrograms prepared;
   for (const ScenarioProgram& program : programs) {
     Scenario own = scenario;
     static_cast<Workload&>(own) = program.workload;
     Plan same = plan;
-    if (!parts.empty()) {
+    if (!prepared.parts.empty()) {
       same.micro_batches = own.micro_batches[0];
       same.schedule = schedule_of(scenario, program, plan);
     }
@@ -87,18 +93,31 @@ Result<CompiledSession> compile_programs(const Scenario& scenario, Model& model,
       error.message = fmt::format("program {}: {}", program.name, error.message);
       return error;
     }
-    prepared.push_back(std::move(*made));
-    const KernelGraph& kernels = prepared.back().kernels;
+    prepared.models.push_back(std::move(*made));
+    const KernelGraph& kernels = prepared.models.back().kernels;
     if (kernels.training) {
       for (const ValueId weight : changed_weights(kernels.training->nodes))
         trained.insert(kernels.graph.value(weight).name);
       model.weights.add_all(kernels.training->nodes.constants);
     }
-    parts.push_back({program.name, &kernels, std::move(same)});
+    prepared.parts.push_back({program.name, &kernels, std::move(same)});
   }
-  ASSIGN_OR_RETURN(CompiledSession compiled, compile_parts(scenario, model.graph, plan, parts, true, inputs_on_first));
+  return prepared;
+}
+
+Result<CompiledSession> compile_programs(const Scenario& scenario, Model& model, const Plan& plan,
+                                         const std::vector<ScenarioProgram>& programs, bool inputs_on_first) {
+  ASSIGN_OR_RETURN(const PreparedPrograms prepared, prepare_programs(scenario, model, plan, programs));
+  ASSIGN_OR_RETURN(CompiledSession compiled,
+                   compile_parts(scenario, model.graph, plan, prepared.parts, true, inputs_on_first));
   add_slices(compiled.slices, model.weights);
   return compiled;
+}
+
+// A scenario without `programs` has one.
+std::vector<ScenarioProgram> programs_of(const Scenario& scenario) {
+  if (!scenario.programs.empty()) return scenario.programs;
+  return {{std::string(scenario.training ? train_name : "infer"), scenario, {}}};
 }
 
 Status check_ordered(const Plan& plan) {
@@ -153,9 +172,18 @@ Result<CompiledSession> session_of(const Scenario& scenario, Model& model, const
     add_slices(compiled.slices, model.weights);
     return compiled;
   }
-  std::vector<ScenarioProgram> programs = scenario.programs;
-  if (programs.empty()) programs.push_back({std::string(scenario.training ? train_name : "infer"), scenario, {}});
-  return compile_programs(scenario, model, plan, programs, false);
+  return compile_programs(scenario, model, plan, programs_of(scenario), false);
+}
+
+Result<CompiledSession> unsplit_session(const Scenario& scenario, Model& model, const Plan& plan, const Device& like) {
+  RETURN_IF_ERROR(check_ordered(plan));
+  if (scenario.generation) return unsupported("a session that generates is not compared with an unsplit one");
+  ASSIGN_OR_RETURN(PreparedPrograms prepared, prepare_programs(scenario, model, plan, programs_of(scenario)));
+  for (SessionPart& part : prepared.parts) part.plan = unsplit_plan(*part.graph, part.plan.micro_batches);
+  Device device = like;
+  device.memory = bytes(unlimited_memory);
+  const Cluster alone = cluster_of_one(device, scenario.cluster.hosts[like.host.index()].name);
+  return compile_session(model.graph.name, prepared.parts, alone, {HostId(0), HostId(0)}, nullptr);
 }
 
 Result<CompiledSession> training_session(const Scenario& scenario, Model& model, const Plan& plan) {

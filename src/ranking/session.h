@@ -16,6 +16,10 @@ inline constexpr std::string_view prefill_name = "prefill", decode_name = "decod
 // plan; prepare_model's and compile_session's.
 Result<CompiledSession> session_of(const Scenario& scenario, Model& model, const Plan& plan);
 
+// The same Programs unsplit: each on one device of this level, whatever its memory, in the same micro-batches. It is
+// compared with, not planned for. Errors: as session_of's; the scenario generates: its tokens are its own next inputs.
+Result<CompiledSession> unsplit_session(const Scenario& scenario, Model& model, const Plan& plan, const Device& like);
+
 inline constexpr std::string_view train_name = "train", evaluate_name = "evaluate";
 
 // The session of `nlbench train`: the scenario's training step under the plan (`train`), and the network's outputs for

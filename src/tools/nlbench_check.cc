@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <map>
@@ -15,24 +16,28 @@ namespace nlsplit::inline tools {
 namespace {
 
 // The levels whose instructions make results; endpoints only hold data.
-std::set<Level> levels_of(const Program& program) {
+std::set<Level> levels_of(std::span<const Program> programs) {
   std::set<Level> levels;
-  for (const DeviceProgram& device : program.devices) {
-    if (device.kind != DeviceKind::host) levels.insert(device.level);
+  for (const Program& program : programs) {
+    for (const DeviceProgram& device : program.devices) {
+      if (device.kind != DeviceKind::host) levels.insert(device.level);
+    }
   }
   return levels;
 }
 
-DType coarsest_type(const Program& program) {
+DType coarsest_type(std::span<const Program> programs) {
   DType type = DType::f32;
-  for (const ComputeDesc& desc : program.descs) {
-    for (const TensorType& output : desc.outputs) type = coarser(type, output.dtype);
-    type = coarser(type, rounded_operand(desc.op, desc.inputs));
+  for (const Program& program : programs) {
+    for (const ComputeDesc& desc : program.descs) {
+      for (const TensorType& output : desc.outputs) type = coarser(type, output.dtype);
+      type = coarser(type, rounded_operand(desc.op, desc.inputs));
+    }
   }
   return type;
 }
 
-Result<std::vector<OutputTensor>> run_unsplit(const LoadedJob& job, int steps, const RunOptions& options) {
+RunOptions options_of_unsplit(const RunOptions& options) {
   RunOptions once;
   once.warmup = 0;
   once.states = true;
@@ -40,6 +45,11 @@ Result<std::vector<OutputTensor>> run_unsplit(const LoadedJob& job, int steps, c
   once.watchdog_s = options.watchdog_s;
   once.cancelled = options.cancelled;
   once.gpu = options.gpu;
+  return once;
+}
+
+Result<std::vector<OutputTensor>> run_unsplit(const LoadedJob& job, int steps, const RunOptions& options) {
+  const RunOptions once = options_of_unsplit(options);
   const Job own{job.contents(), job.inputs, {}, {}, {}, job.checksums()};
   if (steps > 0) {
     const std::array choices = {Choice{0, steps}};
@@ -75,27 +85,27 @@ std::set<std::string_view> moved_apart(const Program& program) {
   return apart;
 }
 
-}  // namespace
-
-Result<Comparison> check_against_unsplit(const LoadedJob& job, const std::vector<OutputTensor>& outputs, int steps,
-                                         double tolerance, const RunOptions& options) {
-  ASSIGN_OR_RETURN(const std::vector<OutputTensor> unsplit, run_unsplit(job, steps, options));
+// `outputs` of the split Programs, `wanted` of the unsplit ones. tolerance < 0: as promised.
+Result<Comparison> compare_all(std::span<const Program> split, std::span<const Program> unsplit, const Promise& promise,
+                               const std::vector<OutputTensor>& outputs, const std::vector<OutputTensor>& wanted,
+                               double tolerance) {
   Comparison comparison;
-  std::set<Level> levels = levels_of(job.saved.program);
-  levels.merge(levels_of(job.saved.unsplit));
   if (tolerance >= 0) {
     comparison.tolerance = tolerance;
   } else {
-    comparison.tolerance = job.saved.promise.tolerance;
-    comparison.why = job.saved.promise.why;
-    const double mixed = std::max(mixed_levels_tolerance, rounding_tolerance(coarsest_type(job.saved.unsplit)));
+    comparison.tolerance = promise.tolerance;
+    comparison.why = promise.why;
+    std::set<Level> levels = levels_of(split);
+    levels.merge(levels_of(unsplit));
+    const double mixed = std::max(mixed_levels_tolerance, rounding_tolerance(coarsest_type(unsplit)));
     if (levels.size() > 1 && comparison.tolerance < mixed) {
       comparison.tolerance = mixed;
       comparison.why = "the devices' instruction levels differ";
     }
   }
-  const std::set<std::string_view> apart = moved_apart(job.saved.program);
-  for (const OutputTensor& want : unsplit) {
+  std::set<std::string_view> apart;
+  for (const Program& program : split) apart.merge(moved_apart(program));
+  for (const OutputTensor& want : wanted) {
     if (apart.contains(want.tensor.name)) continue;
     const auto got = std::find_if(outputs.begin(), outputs.end(),
                                   [&](const OutputTensor& output) { return output.tensor.name == want.tensor.name; });
@@ -107,6 +117,41 @@ Result<Comparison> check_against_unsplit(const LoadedJob& job, const std::vector
     comparison.outputs.push_back(compare(got->tensor.values, want.tensor.values, want.tensor.name));
   }
   return comparison;
+}
+
+}  // namespace
+
+void add_check_options(CLI::App& command, bool& check, double& tolerance) {
+  command.add_flag(
+      "--check", check,
+      "Also run the unsplit network on rank 0 and compare the results: bit for bit, or within the tolerance "
+      "that the plan promises (docs/plans.md); exit code 1 if they differ");
+  command
+      .add_option("--tolerance", tolerance,
+                  "With --check: allowed difference of each output, relative to its largest value, at most 0.1 "
+                  "(default 0;\n"
+                  "1e-4 if the plan adds partial sums, 1e-3 if the devices' instruction levels differ, whose roundings "
+                  "do)")
+      ->check(CLI::NonNegativeNumber);
+}
+
+Result<Comparison> check_against_unsplit(const LoadedJob& job, const std::vector<OutputTensor>& outputs, int steps,
+                                         double tolerance, const RunOptions& options) {
+  ASSIGN_OR_RETURN(const std::vector<OutputTensor> unsplit, run_unsplit(job, steps, options));
+  const SavedProgram& saved = job.saved;
+  return compare_all({&saved.program, 1}, {&saved.unsplit, 1}, saved.promise, outputs, unsplit, tolerance);
+}
+
+Result<Comparison> check_against_unsplit(const SavedSession& saved, const Job& job, std::span<const Choice> choices,
+                                         const std::vector<OutputTensor>& outputs, double tolerance,
+                                         const RunOptions& options) {
+  CHECK(saved.unsplit.has_value(), "who checks has asked whether there is anything to compare with");
+  Job own = job;
+  own.clocks = {};
+  ASSIGN_OR_RETURN(const SessionResult result,
+                   run_session_threads(*saved.unsplit, own, choose_from(choices), options_of_unsplit(options)));
+  return compare_all(saved.session.programs, saved.unsplit->programs, saved.promise, outputs, result.outputs,
+                     tolerance);
 }
 
 }  // namespace nlsplit::inline tools

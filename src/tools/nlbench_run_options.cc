@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "tools/launch_options.h"
+#include "tools/nlbench_check.h"
 
 namespace nlsplit::inline tools {
 
@@ -37,18 +38,7 @@ void add_run_options(CLI::App& app, int& code, int (*run)(const RunArguments&)) 
       "machine's)");
   command->add_option("--precision", a->job.precision,
                       "Of a model: float16 or bfloat16 instead of float32, but for inputs and outputs");
-  command->add_flag(
-      "--check", a->check,
-      "Also run the unsplit network on rank 0 and compare the results: bit for bit, or within the tolerance that the "
-      "plan promises (docs/plans.md); exit code 1 if they differ");
-  command
-      ->add_option(
-          "--tolerance", a->tolerance,
-          "With --check: allowed difference of each output, relative to its largest value, at most 0.1 "
-          "(default 0;\n"
-          "1e-4 if the plan adds partial sums, 1e-3 if the devices' instruction levels differ, whose roundings "
-          "do)")
-      ->check(CLI::NonNegativeNumber);
+  add_check_options(*command, a->check, a->tolerance);
   command
       ->add_option(
           "--input", a->job.inputs,

@@ -14,9 +14,11 @@
 #include "report/table.h"
 #include "tools/exit.h"
 #include "tools/launch_options.h"
+#include "tools/nlbench_check.h"
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_job.h"
 #include "tools/nlbench_ranks.h"
+#include "tools/nlbench_report.h"
 
 namespace nlsplit::inline tools {
 namespace {
@@ -24,14 +26,15 @@ namespace {
 struct SessionArguments {
   JobArguments plan;
   std::string sequence, weights, output, json;
+  bool check = false;
+  double tolerance = -1;  // below 0: what the plan promises
   RanksArguments ranks;
   HostsArguments hosts;
 };
 
 // What rank 0 reads.
 struct ReadySession {
-  Session session;
-  Clocks clocks;
+  SavedSession saved;
   std::vector<Choice> choices;
   std::optional<WeightFile> weights;
   std::vector<NamedTensor> inputs;
@@ -44,26 +47,41 @@ struct ReadySession {
     };
     if (weights) job.checksums = [this](ContentId id) { return weights->checksum(id); };
     job.inputs = inputs;
-    job.clocks = clocks;
+    job.clocks = saved.clocks;
     return job;
   }
 };
 
+Status can_check(const std::string& what, const SavedSession& saved) {
+  if (saved.unsplit) return ok_status();
+  if (saved.generation || saved.training)
+    return unsupported(fmt::format(
+        "--check: {} is for `nlbench {}`, which gives it its inputs while it runs: it has nothing unsplit to "
+        "compare with",
+        what, saved.generation ? "generate" : "train"));
+  return unsupported(fmt::format(
+      "--check: {} holds Programs, but not the network that they are made of; give its scenario, or a folder that "
+      "`nlsim lower SCENARIO --session --save` wrote",
+      what));
+}
+
 Result<ReadySession> ready_session(const SessionArguments& arguments) {
+  RETURN_IF_ERROR(check_tolerance(arguments.tolerance));
   RETURN_IF_ERROR(check_folders({arguments.output, arguments.json}));
   ReadySession loaded;
   std::optional<TemporaryFolder> folder;  // its weights are mapped, and nobody needs it afterwards
   ASSIGN_OR_RETURN(LoadedSession read, load_session(arguments.plan, folder));
-  loaded.session = std::move(read.saved.session);
-  loaded.clocks = std::move(read.saved.clocks);
+  loaded.saved = std::move(read.saved);
+  const Session& session = loaded.saved.session;
+  if (arguments.check) RETURN_IF_ERROR(can_check(arguments.plan.what, loaded.saved));
   const std::string& weights_dir = arguments.weights.empty() ? read.weights : arguments.weights;
-  RETURN_IF_ERROR(verify_session(loaded.session));
-  ASSIGN_OR_RETURN(loaded.choices, parse_choices(loaded.session, arguments.sequence));
+  RETURN_IF_ERROR(verify_session(session));
+  ASSIGN_OR_RETURN(loaded.choices, parse_choices(session, arguments.sequence));
   if (!weights_dir.empty()) {
     ASSIGN_OR_RETURN(WeightFile weights, WeightFile::open(weights_dir));
     loaded.weights.emplace(std::move(weights));
   }
-  ASSIGN_OR_RETURN(const Program joined, join(loaded.session));
+  ASSIGN_OR_RETURN(const Program joined, join(session));
   ASSIGN_OR_RETURN(loaded.inputs,
                    make_inputs(joined, arguments.plan.inputs, arguments.plan.seed, Entries::of_executions));
   return loaded;
@@ -106,7 +124,7 @@ std::string outputs_text(const SessionResult& result) {
   return "\n" + table.to_string();
 }
 
-std::string result_json(const Session& session, const SessionResult& result) {
+std::string result_json(const Session& session, const SessionResult& result, const std::optional<Comparison>& check) {
   nlohmann::json choices = nlohmann::json::array(), outputs = nlohmann::json::array();
   for (size_t c = 0; c < result.chosen.size(); ++c) {
     const Choice& choice = result.chosen[c];
@@ -125,10 +143,11 @@ std::string result_json(const Session& session, const SessionResult& result) {
          {"mean", loss.mean}});
     if (!std::isnan(loss.gradient_norm)) losses.back()["gradient_norm"] = loss.gradient_norm;
   }
-  const nlohmann::json file = {{"format", "nlsplit-session-run"}, {"version", 1},
-                               {"session", session.name},         {"elapsed_s", result.elapsed_s},
-                               {"choices", std::move(choices)},   {"losses", std::move(losses)},
-                               {"results", std::move(outputs)}};
+  nlohmann::json file = {{"format", "nlsplit-session-run"}, {"version", 1},
+                         {"session", session.name},         {"elapsed_s", result.elapsed_s},
+                         {"choices", std::move(choices)},   {"losses", std::move(losses)},
+                         {"results", std::move(outputs)},   {"check", nullptr}};
+  if (check) file["check"] = check_json(*check);
   return file.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -160,10 +179,19 @@ std::string result_text(const Session& session, const SessionResult& result) {
       table.to_string(), losses_text(session, result), outputs_text(result));
 }
 
-Status conclude(const SessionArguments& arguments, const Session& session, const SessionResult& result) {
+// Error also if --check found a difference.
+Status conclude(const SessionArguments& arguments, const ReadySession& ready, const SessionResult& result) {
+  const Session& session = ready.saved.session;
+  std::optional<Comparison> check;
+  if (arguments.check) {
+    ASSIGN_OR_RETURN(check, check_against_unsplit(ready.saved, ready.job(), ready.choices, result.outputs,
+                                                  arguments.tolerance, run_options(arguments.ranks)));
+  }
   if (!arguments.output.empty()) RETURN_IF_ERROR(write_outputs(arguments.output, result.outputs));
-  if (!arguments.json.empty()) RETURN_IF_ERROR(write_file(arguments.json, result_json(session, result)));
+  if (!arguments.json.empty()) RETURN_IF_ERROR(write_file(arguments.json, result_json(session, result, check)));
   fmt::print("{}", result_text(session, result));
+  if (check) fmt::print("\ncheck       {}\n", to_string(*check));
+  if (check && !check->equal()) return failed("the plan's results are not those of the unsplit network");
   return ok_status();
 }
 
@@ -175,8 +203,8 @@ int session_command(const SessionArguments& arguments) {
   return run_session_command(
       arguments.ranks, run_options(arguments.ranks), [&] { return ready_session(arguments); },
       [&](const ReadySession& ready, const RunOnRanks& run) -> Status {
-        ASSIGN_OR_RETURN(const SessionResult result, run(ready.session, ready.job(), choose_from(ready.choices)));
-        return conclude(arguments, ready.session, result);
+        ASSIGN_OR_RETURN(const SessionResult result, run(ready.saved.session, ready.job(), choose_from(ready.choices)));
+        return conclude(arguments, ready, result);
       });
 }
 
@@ -211,6 +239,7 @@ void add_session_command(CLI::App& app, int& code) {
                    "more in front\n"
                    "an entry for each execution of the program, after the last one the first again")
       ->type_name("FILE");
+  add_check_options(*command, a->check, a->tolerance);
   command->add_option("--seed", a->plan.seed, "Of random inputs (default 1)");
   command->add_option("--output", a->output, "Write all outputs and states as they are in the end (.npy)");
   command->add_option("--json", a->json, "Write times, outputs and states to FILE")->type_name("FILE");

@@ -72,10 +72,22 @@ TEST_F(Programs, AScenariosProgramsAreASession) {
   EXPECT_EQ(results_of(scratch_ / "mpi.json").at("losses"), results_of(scratch_ / "one.json").at("losses"));
   json by_name[2];
   for (const int i : {0, 1}) {
-    for (const json& result : results_of(scratch_ / (i == 0 ? "one.json" : "mpi.json")).at("results"))
-      by_name[i][result.at("name").get<std::string>()] = result.at("values");
+    const json all = results_of(scratch_ / (i == 0 ? "one.json" : "mpi.json"));
+    for (const json& result : all.at("results")) by_name[i][result.at("name").get<std::string>()] = result.at("values");
   }
   EXPECT_EQ(by_name[0], by_name[1]);
+
+  // With --check the program compares them itself.
+  const Outcome checked = nlbench("session " + (scratch_ / "saved") + sequence +
+                                  " --transport threads --check --json " + (scratch_ / "checked.json"));
+  ASSERT_EQ(checked.code, 0) << checked.out << checked.err;
+  EXPECT_THAT(checked.out, HasSubstr("\ncheck       equal to the unsplit run, bit for bit ("));
+  const json check = json::parse(value_of(read_file(scratch_ / "checked.json"))).at("check");
+  EXPECT_EQ(check.at("equal"), true);
+  EXPECT_EQ(check.at("outputs").size(), by_name[0].size());
+  const Outcome checked_over_mpi = mpirun(3, "session " + scenario + " --plan thirds --check" + sequence);
+  EXPECT_EQ(checked_over_mpi.code, 0) << checked_over_mpi.err;
+  EXPECT_THAT(checked_over_mpi.out, HasSubstr("equal to the unsplit run, bit for bit ("));
 
   const Outcome unknown = nlbench("session " + scenario + " --plan thirds --transport threads --sequence rehearse");
   EXPECT_EQ(unknown.code, 2);
@@ -85,14 +97,64 @@ TEST_F(Programs, AScenariosProgramsAreASession) {
   EXPECT_THAT(alone_on.err, HasSubstr("--on SCENARIO says on which machines"));
 }
 
+// Replicas add gradients in another order, so weights and what they evaluate to are compared within a tolerance.
+TEST_F(Programs, ASessionOfReplicasIsCheckedWithinATolerance) {
+  const std::string scenario = NLS_SOURCE_DIR "/scenarios/train_and_evaluate.yaml";
+  const std::string plan = scratch_.write("copies.yaml", "{name: copies, stages: [rest@m0+m1]}\n");
+  const std::string command =
+      "session " + scenario + " --plan-file " + plan + " --sequence \"train*2 evaluate\" --transport threads --check";
+  const Outcome ran = nlbench(command);
+  ASSERT_EQ(ran.code, 0) << ran.out << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("(gradients of micro-batches are added in another order)"));
+  const Outcome strict = nlbench(command + " --tolerance 0");
+  EXPECT_EQ(strict.code, 1) << strict.out;
+  EXPECT_THAT(strict.out, HasSubstr("equal bits were expected"));
+  EXPECT_THAT(strict.err, HasSubstr("the plan's results are not those of the unsplit network"));
+}
+
+TEST_F(Programs, ACheckOfASessionSeesAnotherResult) {
+  const std::string scenario = NLS_SOURCE_DIR "/scenarios/train_and_evaluate.yaml", folder = scratch_ / "saved";
+  ASSERT_EQ(nlsim("lower " + scenario + " --plan halves --session --save " + folder).code, 0);
+  std::string text = value_of(read_file(folder + "/session.nls"));
+  for (size_t at; (at = text.find(" fingerprint")) != std::string::npos;)
+    text.erase(at, 29);  // we change it on purpose
+  text = with(text, " = Relu(", " = Tanh(");
+  ASSERT_TRUE(write_file(folder + "/session.nls", text).ok());
+  const std::string run = "session " + folder + " --transport threads --check --sequence ";
+  const Outcome outcome = nlbench(run + "train");
+  EXPECT_EQ(outcome.code, 1) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("differ from the unsplit run"));
+  ASSERT_TRUE(write_file(folder + "/unsplit.nls", "nlsplit session 1\nsession none\n").ok());
+  const Outcome broken = nlbench(run + "train");
+  EXPECT_EQ(broken.code, 2);
+  EXPECT_THAT(broken.err, HasSubstr("unsplit.nls"));
+}
+
+// What has no network beside it cannot be compared with one.
+TEST_F(Programs, ACheckOfASessionNeedsTheNetwork) {
+  const std::string counter = NLS_SOURCE_DIR "/scenarios/counter.session";
+  const Outcome text = nlbench("session " + counter + " --sequence init --transport threads --check");
+  EXPECT_EQ(text.code, 2);
+  EXPECT_THAT(text.err, HasSubstr("counter.session holds Programs, but not the network that they are made of"));
+  const std::string training = scratch_.write(
+      "t.yaml",
+      with(with(small_scenario(), "mode: inference", "mode: training"), "schedules: [streaming]", "schedules: [1f1b]"));
+  ASSERT_EQ(nlsim("lower " + training + " --plan mine --train --save " + (scratch_ / "t")).code, 0);
+  const Outcome trains = nlbench("session " + (scratch_ / "t") + " --sequence train --transport threads --check");
+  EXPECT_EQ(trains.code, 2);
+  EXPECT_THAT(trains.err, HasSubstr("is for `nlbench train`, which gives it its inputs while it runs"));
+  EXPECT_EQ(nlbench("session " + counter + " --sequence init --transport threads --check --tolerance 0.2").code, 2);
+}
+
 TEST_F(Programs, ProgramsOfOtherSizesShareTheirWeights) {
   const std::string scenario = NLS_SOURCE_DIR "/scenarios/batch_buckets.yaml";
   const Outcome timed = nlsim("session " + scenario + " --plan halves --sequence \"one*5 eight one*5\"");
   ASSERT_EQ(timed.code, 0) << timed.err;
   const Outcome ran =
-      nlbench("session " + scenario + " --plan halves --transport threads --sequence \"one*5 eight one*5\"");
+      nlbench("session " + scenario + " --plan halves --transport threads --check --sequence \"one*5 eight one*5\"");
   ASSERT_EQ(ran.code, 0) << ran.err;
-  for (const char* part : {"11 executions on 2 devices", "one/", "eight/"}) EXPECT_THAT(ran.out, HasSubstr(part));
+  for (const char* part : {"11 executions on 2 devices", "one/", "eight/", "equal to the unsplit run, bit for bit"})
+    EXPECT_THAT(ran.out, HasSubstr(part));
 }
 
 TEST_F(Programs, TrainingIsRankedSimulatedAndPrinted) {
