@@ -4,8 +4,10 @@
 // Weight gradients have the shortest way, so they fill gaps as in the zero-bubble schedules. Any placement and mode.
 //
 // Alone this takes all forwards first. So it is played with several bounds on the micro-batches under way, and once
-// more with input gradients first; the shortest that fits the memory is taken.
+// more with input gradients first; the shortest that fits the memory is taken, of equally long ones the one with the
+// fewest micro-batches under way.
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <set>
 
@@ -24,6 +26,10 @@ Result<SlotTable> schedule_list(const ScheduleInput& input) {
       windows.insert(std::clamp(window, 1, std::max(1, input.micro_batches)));
     for (int window = 4; window < std::min(input.micro_batches, 2 * stages); window *= 2) windows.insert(window);
   }
+  // A makespan adds up at most all slots. n additions of positive numbers err by at most n half units in the last
+  // place.
+  const double slots = (input.training() ? 3.0 : 1.0) * stages * input.micro_batches + stages;
+  const double rounding = slots * std::numeric_limits<double>::epsilon();
   std::optional<OnlineRun> best;
   std::optional<Error> refusal;
   for (const OnlinePolicy& policy : all_online_policies()) {
@@ -33,7 +39,7 @@ Result<SlotTable> schedule_list(const ScheduleInput& input) {
         if (!refusal) refusal = run.error();  // of the narrowest window: what cannot fit at all
         continue;
       }
-      if (!best || run->makespan < best->makespan) best = std::move(*run);
+      if (!best || run->makespan < best->makespan * (1 - rounding)) best = std::move(*run);
     }
   }
   if (!best) return *refusal;

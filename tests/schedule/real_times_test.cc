@@ -90,6 +90,23 @@ TEST(ListSchedule, KeepsToTheMemory) {
   EXPECT_EQ(error_of("search", input), error_of("list", input));
 }
 
+// A V whose first device is the bottleneck and never waits: its orders are equally long but for the rounding of sums.
+TEST(ListSchedule, OfEquallyLongOrdersTakesTheOneWithTheFewestMicroBatchesUnderWay) {
+  constexpr int micro_batches = 16, window = 2;  // with one under way the first device waits
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    Random random(seed);
+    ScheduleInput input = training_shape("zb_v", 2, 4, micro_batches);
+    for (size_t s = 0; s < 4; ++s) {
+      const double seconds = (s == 1 || s == 2 ? 0.2 : 1) * random.uniform(0.07, 0.09);
+      input.stage_seconds[s] = input.input_gradient_seconds[s] = input.weight_gradient_seconds[s] = {seconds};
+    }
+    const OnlinePolicy& policy = *find_online_policy("longest_path").value();
+    const OnlineRun narrow = run_online(input, policy, {.window = window}).value();
+    EXPECT_NEAR(narrow.makespan, run_online(input, policy, {.window = micro_batches}).value().makespan, 1e-9);
+    EXPECT_EQ(make_schedule("list", input)->devices, narrow.table.devices) << "seed " << seed;
+  }
+}
+
 TEST(SearchSchedule, IsNeverWorseThanAnyOtherAndBetterOnUnlikeMachines) {
   int better = 0;
   for (uint64_t seed = 0; seed < 6; ++seed) {
