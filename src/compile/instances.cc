@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "base/index.h"
@@ -50,15 +51,14 @@ Touched find_touched(const DeviceProgram& device, const std::vector<bool>& insta
   return touched;
 }
 
-// Round robin past instances that are in use; answers how many there are.
-int share_instances(std::vector<Life>& lives, size_t at_least) {
-  std::vector<Life*> sorted;
-  sorted.reserve(lives.size());
+// Round robin past instances that are in use; answers how many there are. sorted, until: to work with.
+int share_instances(std::span<Life> lives, size_t at_least, std::vector<Life*>& sorted, std::vector<double>& until) {
+  sorted.clear();
   for (Life& life : lives) {
     if (life.lives()) sorted.push_back(&life);
   }
   if (!std::ranges::is_sorted(sorted, {}, &Life::begin)) std::ranges::stable_sort(sorted, {}, &Life::begin);
-  std::vector<double> until(at_least, -1);
+  until.assign(at_least, -1);
   size_t next = 0;
   for (Life* life : sorted) {
     size_t instance = until.size();
@@ -77,11 +77,18 @@ int share_instances(std::vector<Life>& lives, size_t at_least) {
 
 void assign_instances(const InstanceRules& rules, int micro_batches, DeviceProgram& device) {
   const Touched touched = find_touched(device, rules.instanced);
-  std::vector<std::vector<Life>> lives(device.buffers.size());  // [buffer][micro-batch]
+  const size_t count = at(micro_batches);
+  constexpr size_t unused = ~size_t{0};
+  std::vector<size_t> lives_of(device.buffers.size(), unused);  // [buffer]: the first of `count` in `lives`
+  std::vector<Life> lives;
+  lives.reserve(static_cast<size_t>(std::ranges::count(rules.instanced, true)) * count);
   const auto life_of = [&](BufferId buffer, int m) -> Life& {
-    std::vector<Life>& of = lives[buffer.index()];
-    if (of.empty()) of.resize(at(micro_batches));
-    return of[at(m)];
+    size_t& first = lives_of[buffer.index()];
+    if (first == unused) {
+      first = lives.size();
+      lives.resize(first + count);
+    }
+    return lives[first + at(m)];
   };
   for (size_t i = 0; i < device.order.size(); ++i) {
     const Slot& slot = device.order[i];
@@ -97,14 +104,17 @@ void assign_instances(const InstanceRules& rules, int micro_batches, DeviceProgr
     }
   }
   constexpr size_t double_buffer = 2;
-  for (size_t b = 0; b < lives.size(); ++b) {
-    if (lives[b].empty()) continue;
+  std::vector<Life*> sorted;
+  std::vector<double> until;
+  for (size_t b = 0; b < lives_of.size(); ++b) {
+    if (lives_of[b] == unused) continue;
+    const std::span<Life> of = std::span(lives).subspan(lives_of[b], count);
     size_t at_least = at(device.buffers[b].instances);
     if (rules.as_many_as_live) {
-      const auto count = static_cast<size_t>(std::ranges::count_if(lives[b], &Life::lives));
-      at_least = std::max(touched.leaves[b] && count > 1 ? double_buffer : 0, std::min(count, at(rules.room)));
+      const auto values = static_cast<size_t>(std::ranges::count_if(of, &Life::lives));
+      at_least = std::max(touched.leaves[b] && values > 1 ? double_buffer : 0, std::min(values, at(rules.room)));
     }
-    device.buffers[b].instances = share_instances(lives[b], at_least);
+    device.buffers[b].instances = share_instances(of, at_least, sorted, until);
   }
   for (Slot& slot : device.order) {
     for (const BufferId b : touched.instanced[at(slot.segment)]) {

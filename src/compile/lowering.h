@@ -7,11 +7,13 @@
 //   allocate   each device's buffers, instructions, buffer instances and places in its arena: the Program
 #pragma once
 
+#include <boost/container/small_vector.hpp>
 #include <map>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "base/grid.h"
 #include "base/index.h"
 #include "compile/collective_rounds.h"
 #include "compile/kernel_graph.h"
@@ -55,14 +57,16 @@ struct Port {    // one end of a message
   friend bool operator==(const Port&, const Port&) = default;
 };
 
+using Ports = boost::container::small_vector<Port, 2>;  // most slots have one or two: no allocation
+
 struct OrderedSlot {
   int stage = 0;  // or source_stage, ahead_stage, or the number of stages for the sink
   Phase phase = Phase::forward;
   int micro_batch = 0;
   double time = 0;                  // its place in a possible execution of all slots (play.cc)
-  std::vector<Port> recvs;          // before the work; per peer in the order the peer sends
+  Ports recvs;                      // before the work; per peer in the order the peer sends
   std::vector<double> received_at;  // in training, of each recv: the sender's `time`
-  std::vector<Port> sends;          // in the order in which they are made
+  Ports sends;                      // in the order in which they are made
   bool joint = false;               // W: the slot of I is in it (Lowering::joint)
   bool reduces = false;             // W: the stage's gradients are reduced in it, not in its step
 };
@@ -156,13 +160,13 @@ struct Lowering {
 
   // schedule
   ScheduleInput schedule;
-  std::optional<Online> online;                // who decides, if the plan's schedule is an online policy
-  SlotTable table;                             // in training with its recomputations
-  std::vector<std::vector<int>> needs;         // [stage]: earlier stages whose results it takes
-  std::vector<std::vector<int>> stage_device;  // [stage][micro-batch]
-  std::vector<std::vector<bool>> whole;        // [stage][micro-batch]: its gradient leaves with W, not with I
-  std::vector<bool> joint;                     // [stage]: I and W are one slot, each W behind the I it goes with
-  std::vector<Reduction> reductions;           // [stage]
+  std::optional<Online> online;         // who decides, if the plan's schedule is an online policy
+  SlotTable table;                      // in training with its recomputations
+  std::vector<std::vector<int>> needs;  // [stage]: earlier stages whose results it takes
+  Grid<int> stage_device;               // [stage][micro-batch]
+  Grid<char> whole;                     // [stage][micro-batch]: its gradient leaves with W, not with I
+  std::vector<bool> joint;              // [stage]: I and W are one slot, each W behind the I it goes with
+  std::vector<Reduction> reductions;    // [stage]
 
   // exchange
   std::vector<size_t> copied_outputs;           // outputs that the sink copies: another one has their storage
@@ -257,7 +261,7 @@ struct Played {
   // in which each stands behind all it needs: they are numbered as they end, and of those that end together the ones
   // that free memory go first.
   std::vector<std::vector<double>> ends;
-  std::vector<std::vector<double>> forward_start, forward_end;  // [stage][micro-batch]: as `ends`
+  Grid<double> forward_start, forward_end;  // [stage][micro-batch]: as `ends`
   std::vector<double> source;  // [micro-batch]: when its inputs are sent, as `ends`; NaN: nobody needs them sent
 };
 // Error: the slots wait for each other.

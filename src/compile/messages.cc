@@ -185,14 +185,18 @@ class Messages {
     const size_t p = phase_count() == 1 ? 0 : static_cast<size_t>(phase);
     return (p * (at(l_.stages()) + 1) + at(stage)) * at(l_.micro_batches()) + at(m);
   }
-  std::vector<Message>& fifo(int from, int to) { return fifos_[at(from) * devices_ + at(to)]; }
+  std::vector<Message>& fifo(int from, int to) {
+    std::vector<Message>& messages = fifos_[at(from) * devices_ + at(to)];
+    if (messages.empty()) messages.reserve(at(l_.micro_batches()));
+    return messages;
+  }
 
   // What a slot has made, in the order of the flows. A gradient leaves with I, or with W of a backward in one piece.
   void send(int d, OrderedSlot& slot) {
     const bool forward = slot.phase == Phase::forward;
     const bool last_part = slot.phase == Phase::weight_gradient;
     const bool backward = (slot.phase == Phase::input_gradient || last_part) &&
-                          l_.whole[at(slot.stage)][at(slot.micro_batch)] == last_part;
+                          (l_.whole[at(slot.stage)][at(slot.micro_batch)] != 0) == last_part;
     if (!forward && !backward) return;
     for (const int f : made_by_[at(slot.stage + 1)]) {
       if (l_.flows[at(f)].backward == backward) send_flow(d, slot, f);
@@ -393,7 +397,7 @@ void find_early_reductions(Lowering& lowering) {
         }
       }
       CHECK(last != nullptr, "a device that reduces what it has not made");
-      const bool whole = lowering.whole[at(s)][at(last->micro_batch)];  // its gradient leaves behind W
+      const bool whole = lowering.whole[at(s)][at(last->micro_batch)] != 0;  // its gradient leaves behind W
       last->reduces = !waits && (!whole || last->joint);
     }
   }
@@ -412,10 +416,11 @@ Status exchange(Lowering& lowering) {
     }
     lowering.slots[at(lowering.sink)].push_back({lowering.stages(), Phase::step, 0, last + 1, {}, {}, {}});
   }
-  std::vector<std::vector<OrderedSlot>> late = lowering.slots;
+  std::vector<std::vector<OrderedSlot>> late;
+  if (lowering.training != nullptr) late = lowering.slots;
   find_early_reductions(lowering);
   Status sound = Messages(lowering).run();
-  if (sound.ok()) return sound;
+  if (sound.ok() || lowering.training == nullptr) return sound;
   lowering.slots = std::move(late);  // a message would overtake an early reduction
   return Messages(lowering).run();
 }

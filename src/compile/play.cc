@@ -31,7 +31,7 @@ class Play {
     sleepers_.reset(done_.size(), devices);
     next_.assign(devices, 0);
     busy_.assign(devices, false);
-    played_.forward_start.assign(stages_, std::vector<double>(micro_batches_, not_yet));
+    played_.forward_start = Grid<double>(stages_, micro_batches_, not_yet);
     played_.forward_end = played_.forward_start;
     played_.source.assign(micro_batches_, not_yet);
     find_consumers();
@@ -137,7 +137,7 @@ class Play {
 
   // Of a backward in one piece the gradient leaves with W.
   size_t gradient_of(int stage, int m) const {
-    return end_of(l_.whole[at(stage)][at(m)] ? Phase::weight_gradient : Phase::input_gradient, stage, m);
+    return end_of(l_.whole[at(stage)][at(m)] != 0 ? Phase::weight_gradient : Phase::input_gradient, stage, m);
   }
 
   // All who reduce the stage's gradients have come to their step, and have nothing of the stage left to do. Steps that
@@ -258,7 +258,7 @@ class Play {
 
   // freed_by_[stage][m]: the micro-batch whose end frees the buffer that m needs at this stage on its device.
   void find_freed() {
-    freed_by_.assign(stages_, std::vector<int>(micro_batches_, -1));
+    freed_by_ = Grid<int>(stages_, micro_batches_, -1);
     std::vector<std::vector<int>> done(stages_);
     for (const std::vector<ScheduledSlot>& order : l_.table.devices) {
       for (std::vector<int>& list : done) list.clear();
@@ -339,7 +339,7 @@ class Play {
   TimeQueue<Running> running_;
   std::vector<std::vector<int>> consumers_;  // [stage]: stages that read what it makes
   std::vector<int> input_consumers_;
-  std::vector<std::vector<int>> freed_by_;
+  Grid<int> freed_by_;
   Played played_;
 };
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "compile/lowering.h"
 
@@ -17,8 +18,8 @@ class TableCheck {
   Status complete() {
     const auto micro_batches = at(lowering_.micro_batches());
     const size_t stages = at(lowering_.stages());
-    lowering_.stage_device.assign(stages, std::vector<int>(micro_batches, -1));
-    lowering_.whole.assign(stages, std::vector<bool>(micro_batches, false));
+    lowering_.stage_device = Grid<int>(stages, micro_batches, -1);
+    lowering_.whole = Grid<char>(stages, micro_batches, 0);
     lowering_.reductions.assign(stages, {});
     seen_.assign(stages * phase_count * micro_batches, false);
     if (table_.devices.size() > lowering_.devices.size()) return wrong("it has more devices than the plan");
@@ -70,7 +71,7 @@ class TableCheck {
     const size_t index = index_of(slot.stage, slot.phase, slot.micro_batch);
     if (seen_[index]) return wrong(fmt::format("{} runs twice, the second time on device {}", slot_text(slot), d));
     seen_[index] = true;
-    if (slot.phase == Phase::input_gradient) lowering_.whole[at(slot.stage)][at(slot.micro_batch)] = slot.whole;
+    if (slot.phase == Phase::input_gradient) lowering_.whole[at(slot.stage)][at(slot.micro_batch)] = slot.whole ? 1 : 0;
     int& device = lowering_.stage_device[at(slot.stage)][at(slot.micro_batch)];
     if (device >= 0 && device != d)
       return wrong(
@@ -100,7 +101,7 @@ class TableCheck {
   Status find_groups() {
     for (int s = 0; s < lowering_.stages(); ++s) {
       for (const int device : lowering_.stage_devices[at(s)]) {
-        const std::vector<int>& of = lowering_.stage_device[at(s)];
+        const std::span<const int> of = lowering_.stage_device[at(s)];
         if (std::ranges::find(of, device) == of.end()) continue;
         if (std::ranges::find(steps_, std::pair(device, s)) == steps_.end())
           return wrong(fmt::format("device {} never steps stage {}", device, s));

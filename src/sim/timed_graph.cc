@@ -87,16 +87,21 @@ class Builder {
 
   void classify() {
     kinds_.reserve(deps_.instances.size());
+    size_t computed = 0;
     for (const DeviceProgram& device : program_.devices) {
       for (const Slot& slot : device.order) {
         for (const Instr& instr : device.segments[static_cast<size_t>(slot.segment)].instrs) {
-          kinds_.push_back(instr.opcode == Opcode::send   ? Kind::send
-                           : instr.opcode == Opcode::recv ? Kind::recv
-                                                          : Kind::compute);
+          const Kind kind = instr.opcode == Opcode::send   ? Kind::send
+                            : instr.opcode == Opcode::recv ? Kind::recv
+                                                           : Kind::compute;
+          kinds_.push_back(kind);
+          computed += kind == Kind::compute ? 1 : 0;
         }
       }
     }
     CHECK(kinds_.size() == deps_.instances.size(), "dependencies of another program");
+    graph_.members.reserve(computed);
+    graph_.member_offset.reserve(computed);
   }
 
   // A block ends where another stream waits for one of its instances, and begins where one waits for another stream.
@@ -113,6 +118,8 @@ class Builder {
 
   Status make_activities() {
     activity_of_.assign(kinds_.size(), no_activity);
+    const bool any_scalars = !scalars_.values.empty();
+    raw_.reserve(deps_.edges.size());  // of those in the compute stream one for each block is left
     uint32_t instance = 0;
     for (size_t d = 0; d < program_.devices.size(); ++d) {
       const DeviceProgram& device = program_.devices[d];
@@ -141,7 +148,10 @@ class Builder {
             Activity& activity = activities_[block];
             graph_.members.push_back(instance);
             graph_.member_offset.push_back(activity.duration);
-            ASSIGN_OR_RETURN(const Duration time, instance_seconds(d, segment.instrs[i], instance, times[i]));
+            Duration time = times[i];  // with the largest scalars
+            if (any_scalars && !scalars_.of(instance).empty()) {
+              ASSIGN_OR_RETURN(time, scalar_seconds(d, segment.instrs[i], instance));
+            }
             activity.duration += time.alone;
             activity.company += time.company;
             ++activity.count;
@@ -187,14 +197,11 @@ class Builder {
     return known;
   }
 
-  // `largest`: what it takes with the largest scalars.
-  Result<Duration> instance_seconds(size_t d, const Instr& instr, uint32_t instance, const Duration& largest) {
-    const ScalarValues values = scalars_.of(instance);
-    if (values.empty()) return largest;
+  Result<Duration> scalar_seconds(size_t d, const Instr& instr, uint32_t instance) {
     const auto [known, added] = scalar_seconds_.try_emplace({instr.desc, scalars_.row[instance]}, Duration{0, 0});
     if (added) {
       ASSIGN_OR_RETURN(const Cost cost, costs_.cost(device_ids_[d], program_.descs[static_cast<size_t>(instr.desc)],
-                                                    instr.label, values));
+                                                    instr.label, scalars_.of(instance)));
       known->second = {cost.time.value(), cost.company.value()};
     }
     return known->second;
@@ -260,7 +267,6 @@ class Builder {
   }
 
   void make_edges() {
-    raw_.reserve(raw_.size() + deps_.edges.size());
     for (uint32_t i = 0; i < kinds_.size(); ++i) {
       for (const Edge& edge : deps_.into(i)) {
         const Kind from = kinds_[edge.from];
@@ -300,9 +306,10 @@ class Builder {
   // Who waits where instance i has to: in an online run the first block of its slot, unless that keeps its place and so
   // may wait in its middle.
   uint32_t waiter(uint32_t i) const {
+    if (!free_ || kinds_[i] != Kind::compute) return activity_of_[i];
     const Instance& at = deps_.instances[i];
     const auto d = static_cast<size_t>(at.device), s = static_cast<size_t>(at.slot);
-    if (!free_ || kinds_[i] != Kind::compute || deps_.free_slots[d][s].fixed) return activity_of_[i];
+    if (deps_.free_slots[d][s].fixed) return activity_of_[i];
     return graph_.online->slots[static_cast<size_t>(online_slot_[d][s])].first;
   }
 
