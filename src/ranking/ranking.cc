@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <set>
 
 #include "base/cores.h"
+#include "graph/differentiate/training_network.h"
 #include "graph/passes/passes.h"
 #include "program/verify.h"
 #include "ranking/explain.h"
@@ -132,8 +134,38 @@ PlanKind kind_of(const Plan& plan) {
 
 bool is_split(const Plan& plan) { return kind_of(plan) == PlanKind::split; }
 
-Result<Ranking> rank_plans(const Scenario& scenario, const Model& model, const RankOptions& options) {
+Result<std::vector<LeftOutCount>> leave_out_counts(Scenario& scenario, const Graph& optimized) {
+  std::map<int, Status> checked;
+  const auto check = [&](int count) -> const Status& {
+    const auto [at, first] = checked.try_emplace(count);
+    if (!first || !scenario.training || scenario.training->batch_norm != BatchNorm::batch) return at->second;
+    const Result<Graph> graph = with_batch(optimized, scenario.batch / count);
+    if (graph) at->second = check_statistics(*graph, BatchNorm::batch);  // what else is wrong prepare_model says
+    return at->second;
+  };
+  // The first trouble, where no count is left.
+  const auto leave_out = [&](std::vector<int>& counts) -> Status {
+    if (counts.empty()) return ok_status();
+    const Status first = check(counts.front());
+    std::erase_if(counts, [&](int count) { return !check(count).ok(); });
+    return counts.empty() ? first : ok_status();
+  };
+  if (const Status left = leave_out(scenario.micro_batches); !left.ok()) return at_counts(scenario, left.error());
+  for (UserPlan& own : scenario.plans) {
+    if (const Status left = leave_out(own.micro_batches); !left.ok()) return at_plan(own, left.error());
+  }
+  std::vector<LeftOutCount> left_out;
+  for (const auto& [count, status] : checked) {
+    if (!status.ok()) left_out.push_back({count, status.error().message});
+  }
+  return left_out;
+}
+
+Result<Ranking> rank_plans(const Scenario& given, const Model& model, const RankOptions& options) {
+  Scenario scenario = given;
+  ASSIGN_OR_RETURN(std::vector<LeftOutCount> left_out, leave_out_counts(scenario, model.graph));
   ASSIGN_OR_RETURN(Ranking ranking, Ranker(scenario, model, options).run());
+  ranking.counts_left_out = std::move(left_out);
   if (!options.all_sequences || !scenario.generation || scenario.generation->sequences.size() < 2) return ranking;
   for (const int64_t sequences : scenario.generation->sequences) {
     OfSequences& of = ranking.by_sequences.emplace_back();

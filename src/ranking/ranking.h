@@ -135,6 +135,14 @@ struct OwnLeftOut {  // a plan of the scenario that splits layers, where these m
   std::string why;
 };
 
+// A count of micro-batches that leaves a BatchNormalization one value a channel (batch_norm: batch).
+struct LeftOutCount {
+  int micro_batches = 1;
+  std::string why;
+};
+// Takes such counts out of the workload's and of those of its plans. Error, at the line that names them: none is left.
+Result<std::vector<LeftOutCount>> leave_out_counts(Scenario& scenario, const Graph& optimized);
+
 // What plans are ordered by. For Objective::weighted it needs to know what the best single device does.
 struct Goal {
   Objective objective = Objective::throughput;
@@ -233,6 +241,7 @@ struct Ranking {
   std::vector<Misfit> misfits;
   std::vector<OwnMisfit> own_misfits;
   std::vector<OwnLeftOut> own_left_out;
+  std::vector<LeftOutCount> counts_left_out;
   size_t unscheduled = 0;       // plans that their schedule does not exist for (in training)
   std::string why_unscheduled;  // of the first of them
   size_t split_inside = 0;      // of those considered have stages split inside their layers

@@ -68,4 +68,8 @@ CostTable cost_table(const Scenario& scenario, const std::string& graph_name) {
 
 Error at_plan(const UserPlan& plan, Error error) { return moved_to(std::move(error), plan.where, plan.line); }
 
+Error at_counts(const Workload& workload, Error error) {
+  return moved_to(std::move(error), workload.counts_where, workload.counts_line);
+}
+
 }  // namespace nlsplit::inline scenario

@@ -217,7 +217,10 @@ Status parse_workload(const Source& source, const Fields& workload, Scenario& sc
   RETURN_IF_ERROR(parse_training(source, workload, scenario));
   ASSIGN_OR_RETURN(const Yaml* batch, workload.need("batch"));
   ASSIGN_OR_RETURN(scenario.batch, read_integer(source, *batch, "batch", 1, max_batch));
-  if (const Yaml* counts = workload.find("micro_batches")) {
+  const Yaml* counts = workload.find("micro_batches");
+  scenario.counts_where = source.location(counts != nullptr ? *counts : *batch);
+  scenario.counts_line = source.line(scenario.counts_where.line);
+  if (counts != nullptr) {
     ASSIGN_OR_RETURN(scenario.micro_batches, parse_micro_batches(source, *counts, scenario.batch));
   } else {
     for (const int count : {1, 2, 4, 8, 16}) {

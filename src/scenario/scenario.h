@@ -76,6 +76,8 @@ struct Generation {
 struct Workload {
   int64_t batch = 1;                              // of generation: sequences at once, the first of `sequences`
   std::vector<int> micro_batches;                 // to try; each divides the batch
+  Location counts_where;                          // of micro_batches, or of the batch, for errors about them
+  std::string counts_line;                        // there
   std::optional<TrainingOptions> training;        // none: inference
   std::optional<Generation> generation;           // none: of what a pass needs nothing is kept
   std::optional<CollectiveAlgorithm> all_reduce;  // of gradients; none: the fastest
@@ -146,5 +148,6 @@ CostTable cost_table(const Scenario& scenario, const std::string& graph_name);
 
 // An error found later about this plan (an unknown layer), at its place in the scenario.
 Error at_plan(const UserPlan& plan, Error error);
+Error at_counts(const Workload& workload, Error error);  // of micro-batches
 
 }  // namespace nlsplit::inline scenario

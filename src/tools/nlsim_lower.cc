@@ -290,6 +290,7 @@ Result<std::optional<Loaded>> load_prompts(const Loaded& loaded) {
 }
 
 Status write_profile_set(Loaded& loaded, const std::string& dir) {
+  ASSIGN_OR_RETURN([[maybe_unused]] const auto left_out, leave_out_counts(loaded.scenario, loaded.model.graph));
   std::set<int> counts(loaded.scenario.micro_batches.begin(), loaded.scenario.micro_batches.end());
   for (const UserPlan& own : loaded.scenario.plans) counts.insert(own.micro_batches.begin(), own.micro_batches.end());
   std::error_code failure;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "ranking/small_scenario.h"
 #include "schedule/schedules.h"
@@ -56,6 +57,44 @@ Result<Ranking> ranked(const Scenario& scenario) {
   auto model = load_model(scenario);
   EXPECT_TRUE(model.ok()) << model.error().to_string();
   return rank_plans(scenario, *model, {});
+}
+
+// At 32 pixels the last stage of resnet18 has one pixel: one value a channel of one sample.
+Scenario normalizing_scenario(const std::string& counts, const std::string& plans = "{}") {
+  const std::string text = fmt::format(R"(model: zoo:resnet18?image=32
+workload: {{mode: training, batch_norm: batch, batch: 4, micro_batches: {}}}
+devices:
+  A: {{host: a, memory: 1GiB, costs: {{roofline: {{compute: 1GFLOPS, memory: 10GBps}}}}}}
+source: a
+sink: a
+plans: {}
+)",
+                                       counts, plans);
+  auto scenario = parse_scenario(text, "norm.yaml");
+  EXPECT_TRUE(scenario.ok()) << scenario.error().to_string();
+  return *scenario;
+}
+
+TEST(TrainingRanking, LeavesOutCountsThatNormalizeOneValue) {
+  const auto ranking = ranked(normalizing_scenario("[1, 2, 4]", "{mine: [rest@A]}"));
+  ASSERT_TRUE(ranking.ok()) << ranking.error().to_string();
+  ASSERT_EQ(ranking->counts_left_out.size(), 1u);
+  EXPECT_EQ(ranking->counts_left_out[0].micro_batches, 4);
+  EXPECT_THAT(ranking->counts_left_out[0].why, HasSubstr("node layer4.0.bn1 normalizes f32[1,512,1,1]"));
+  std::set<int> counts;
+  for (const RankedPlan& plan : ranking->judged) counts.insert(plan.plan.micro_batches);
+  EXPECT_EQ(counts, (std::set{1, 2}));
+  // Where no count is left, the error stands where they are named.
+  const auto none = ranked(normalizing_scenario("[4]"));
+  ASSERT_FALSE(none.ok());
+  EXPECT_THAT(none.error().to_string(), HasSubstr("norm.yaml:2:72: batch_norm: batch: node layer4.0.bn1"));
+  const auto own = ranked(normalizing_scenario("[1, 4]", "{mine: {stages: [rest@A], micro_batches: 4}}"));
+  ASSERT_FALSE(own.ok());
+  EXPECT_THAT(own.error().to_string(), HasSubstr("norm.yaml:7:"));
+  // Frozen ones have their variance.
+  Scenario frozen = normalizing_scenario("[4]");
+  frozen.training->batch_norm = BatchNorm::frozen;
+  EXPECT_TRUE(ranked(frozen).ok());
 }
 
 TEST(TrainingRanking, EveryPolicyThatTrainsIsRanked) {

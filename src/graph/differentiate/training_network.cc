@@ -13,6 +13,11 @@
 namespace nlsplit::inline graph {
 namespace {
 
+bool by_samples(const Node& node, BatchNorm batch_norm) {
+  return node.op == Op::BatchNormalization && batch_norm == BatchNorm::batch;
+}
+int64_t values_of_channel(const TensorType& x) { return element_count(x.shape) / std::max<int64_t>(x.shape[1], 1); }
+
 bool drops(const Node& node) { return node.op == Op::Dropout && attr_float(node.attrs, "ratio") != 0; }
 
 // Copies the network node by node.
@@ -50,12 +55,12 @@ class TrainingCopy {
     std::vector<std::string> names;
     for (const ValueId output : node.outputs) names.push_back(given_.value(output).name);
     for (ValueId& input : node.inputs) input = input.valid() ? now_[input.index()] : input;
-    const bool by_samples = node.op == Op::BatchNormalization && batch_norm_ == BatchNorm::batch;
-    if (by_samples) RETURN_IF_ERROR(normalize_by_samples(n, node, names));
+    const bool normalizes = by_samples(node, batch_norm_);
+    if (normalizes) RETURN_IF_ERROR(normalize_by_samples(n, node, names));
     if (drops(node)) RETURN_IF_ERROR(drop(n, node));
     ASSIGN_OR_RETURN(const auto results, builder_.add_all(node.op, node.name, node.inputs, node.attrs, names));
     for (size_t i = 0; i < node.outputs.size(); ++i) now_[node.outputs[i].index()] = results[i];
-    if (!by_samples) return ok_status();
+    if (!normalizes) return ok_status();
     made_.statistics.back().batch_mean = results[1];
     made_.statistics.back().batch_variance = results[2];
     return ok_status();
@@ -67,12 +72,7 @@ class TrainingCopy {
     of.node = n;
     of.mean = node.inputs[3];
     of.variance = node.inputs[4];
-    of.count = element_count(x.shape) / std::max<int64_t>(x.shape[1], 1);
-    if (of.count < 2)
-      return unsupported(
-          fmt::format("batch_norm: batch: node {} normalizes {}: a micro-batch has one value a channel, which has no "
-                      "variance; take fewer micro-batches, or batch_norm: frozen",
-                      node.name, to_string(x)));
+    of.count = values_of_channel(x);
     const std::pair<ValueId, std::string_view> both[] = {{of.mean, "mean"}, {of.variance, "variance"}};
     for (const auto& [weight, what] : both) {
       if (builder_.graph().value(weight).kind != ValueKind::weight || !moved_.insert(weight).second)
@@ -128,12 +128,25 @@ class TrainingCopy {
 
 }  // namespace
 
+Status check_statistics(const Graph& network, BatchNorm batch_norm) {
+  for (const Node& node : network.nodes) {
+    if (!by_samples(node, batch_norm)) continue;
+    const TensorType& x = network.value(node.inputs[0]).type;
+    if (values_of_channel(x) < 2)
+      return unsupported(
+          fmt::format("batch_norm: batch: node {} normalizes {}: a micro-batch has one value a channel, which has no "
+                      "variance; take fewer micro-batches, or batch_norm: frozen",
+                      node.name, to_string(x)));
+  }
+  return ok_status();
+}
+
 Result<TrainingNetwork> training_network(const Graph& network, BatchNorm batch_norm, uint64_t seed,
                                          WeightStore& constants) {
-  const bool differs = std::ranges::any_of(network.nodes, [&](const Node& node) {
-    return drops(node) || (node.op == Op::BatchNormalization && batch_norm == BatchNorm::batch);
-  });
+  const bool differs =
+      std::ranges::any_of(network.nodes, [&](const Node& node) { return drops(node) || by_samples(node, batch_norm); });
   if (!differs) return TrainingNetwork{network, {}, {}};
+  RETURN_IF_ERROR(check_statistics(network, batch_norm));
   return TrainingCopy(network, batch_norm, seed, constants).run();
 }
 

@@ -33,10 +33,13 @@ struct TrainingNetwork {
 // wherever a sample is computed.
 inline constexpr std::string_view samples_name = "samples";
 
-// seed: of dropout. constants: is told of the state's start. Errors: a BatchNormalization with one value a channel,
-// which has no variance; a mean or variance that is no weight, or another BatchNormalization's too; a Dropout of
-// something without an axis of samples; a value of the network that is called samples or steps beside a Dropout; a
-// fused node.
+// Error: a BatchNormalization that is to normalize by its samples has one value a channel, which has no variance. The
+// network is at the size of a micro-batch.
+Status check_statistics(const Graph& network, BatchNorm batch_norm);
+
+// seed: of dropout. constants: is told of the state's start. Errors: check_statistics'; a mean or variance that is no
+// weight, or another BatchNormalization's too; a Dropout of something without an axis of samples; a value of the
+// network that is called samples or steps beside a Dropout; a fused node.
 Result<TrainingNetwork> training_network(const Graph& network, BatchNorm batch_norm, uint64_t seed,
                                          WeightStore& constants);
 

@@ -239,6 +239,8 @@ std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const
       left_out.push_back({{"name", other.name}, {"micro_batches", other.micro_batches}, {"because", other.why}});
     file["own_left_out"] = std::move(left_out);
   }
+  for (const LeftOutCount& other : ranking.counts_left_out)
+    file["counts_left_out"].push_back({{"micro_batches", other.micro_batches}, {"because", other.why}});
   for (const Explanation& why : ranking.explanations)
     file["explanations"].push_back(explanation_json(ranking, scenario, why));
   for (const OfSequences& of : ranking.by_sequences) {

@@ -125,6 +125,8 @@ std::string head(const Ranking& ranking, const Scenario& scenario) {
                         ranking.generates ? ", for a token at the end of the context" : "");
   text += error_bars_line(ranking, scenario);
   text += misfits_text(ranking.misfits);
+  for (const LeftOutCount& other : ranking.counts_left_out)
+    text += fmt::format("{} not tried: {}\n", counted(other.micro_batches, "micro-batch"), other.why);
   if (ranking.unscheduled > 0) {
     text += fmt::format("{} left out, whose schedule does not exist: {}\n",
                         counted(static_cast<int64_t>(ranking.unscheduled), "plan"), ranking.why_unscheduled);
