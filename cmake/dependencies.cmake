@@ -32,6 +32,7 @@ endif()
 if(NLSPLIT_NLBENCH)
   find_package(MPI REQUIRED COMPONENTS CXX)
   pkg_check_modules(LIBZIP REQUIRED IMPORTED_TARGET libzip)
+  pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
   # Not find_package(gRPC): Debian's wants the code generators of all languages, and there is no generated code here.
   find_path(GRPC_INCLUDE grpcpp/grpcpp.h)
   find_library(GRPCPP_LIBRARY grpc++)

@@ -8,6 +8,7 @@ class App;
 
 namespace nlsplit::inline tools {
 
+void add_init_command(CLI::App& app, int& code);
 void add_rank_command(CLI::App& app, int& code);
 void add_check_command(CLI::App& app, int& code);
 void add_show_command(CLI::App& app, int& code);

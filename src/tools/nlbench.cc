@@ -37,6 +37,7 @@ int main(int argc, char** argv) {
       "  nlbench profile SCENARIO -o profile.json             measure the network's kernels on this machine, for "
       "planning\n"
       "  nlbench network SCENARIO -o network.json             measure what messages take between the hosts\n"
+      "  mpirun -np 4 nlbench survey -o survey.json           what these machines are, for `nlsim init`\n"
       "  nlbench validate SCENARIO -o DIR                     run the best plans and some others: was the ranking "
       "right?\n"
       "  nlbench session X.session --sequence \"init step*9\"   several Programs over the same states\n"
@@ -59,6 +60,7 @@ int main(int argc, char** argv) {
   add_run_command(app, code);
   add_profile_command(app, code);
   add_network_command(app, code);
+  add_survey_command(app, code);
   add_overlap_command(app, code);
   add_validate_command(app, code);
   add_session_command(app, code);

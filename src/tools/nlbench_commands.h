@@ -16,6 +16,7 @@ int end_command(const Status& status);
 void add_run_command(CLI::App& app, int& code);
 void add_profile_command(CLI::App& app, int& code);
 void add_network_command(CLI::App& app, int& code);
+void add_survey_command(CLI::App& app, int& code);
 void add_overlap_command(CLI::App& app, int& code);
 void add_validate_command(CLI::App& app, int& code);
 void add_session_command(CLI::App& app, int& code);

@@ -11,7 +11,6 @@
 #include "exec/collectives.h"
 #include "tools/exit.h"
 #include "tools/launch_options.h"
-#include "tools/nlbench_worker_job.h"
 
 namespace nlsplit::inline tools {
 namespace {
@@ -57,7 +56,7 @@ Status agree_on(Transport& transport, const Status& mine) {
 }
 
 int run_ranks(const RanksArguments& arguments, const RunOptions& options, const std::function<Status()>& in_threads,
-              const std::function<Status(Transport&)>& as_rank, double interrupt_s) {
+              const std::function<Status(Transport&)>& as_rank, double interrupt_s, WorkerTask task) {
   const bool threads = arguments.transport->make_world != nullptr;
   catch_interrupts(interrupt_s, threads);
   if (threads) return end_of_ranks(in_threads(), true);
@@ -72,7 +71,7 @@ int run_ranks(const RanksArguments& arguments, const RunOptions& options, const 
   start.program = "nlbench " NLS_VERSION;
   start.heartbeat_s = arguments.heartbeat_s;
   start.polling = polling_of(arguments.polling);
-  start.remote = remote_of(arguments.remote, {true, true, agree_patience_s, options});
+  start.remote = remote_of(arguments.remote, {task, true, agree_patience_s, options});
   auto transport = arguments.transport->start(std::move(start));
   if (!transport) return report(transport.error());
   is_first = (*transport)->rank() == 0;

@@ -1,5 +1,5 @@
 // Commands that run in the threads of one process or as one rank of several: `nlbench session`, `nlbench train`,
-// `nlbench generate`, `nlbench serve`.
+// `nlbench generate`, `nlbench serve`, `nlbench survey`.
 #pragma once
 
 #include <functional>
@@ -11,6 +11,7 @@
 #include "exec/run_session.h"
 #include "exec/run_threads.h"
 #include "exec/transports/transports.h"
+#include "tools/nlbench_worker_job.h"
 
 namespace CLI {
 class App;
@@ -48,9 +49,10 @@ auto read_on_first(Transport& transport, const Read& read) -> Result<std::option
 }
 // What the transport asks for, and the exit code; errors are said once. in_threads: all ranks of this process; as_rank:
 // this one. options: of the session that they run, which workers are told. interrupt_s: so long what is under way may
-// still take after an interrupt (catch_interrupts).
+// still take after an interrupt (catch_interrupts). task: what workers run.
 int run_ranks(const RanksArguments& arguments, const RunOptions& options, const std::function<Status()>& in_threads,
-              const std::function<Status(Transport&)>& as_rank, double interrupt_s = 1);
+              const std::function<Status(Transport&)>& as_rank, double interrupt_s = 1,
+              WorkerTask task = WorkerTask::session);
 
 // The session that rank 0 has, over all ranks or in the threads of this process.
 using RunOnRanks =

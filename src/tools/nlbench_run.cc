@@ -354,7 +354,8 @@ int run_command(const RunArguments& arguments) {
   start.notice = options->notice;
   // Without a heartbeat nobody knows whether rank 0 still works.
   const double patience_s = arguments.heartbeat_s > 0 ? arguments.deadlines.prepare_s : 0;
-  start.remote = remote_of(arguments.remote, {arguments.steps > 0, false, patience_s, *options});
+  const WorkerTask task = arguments.steps > 0 ? WorkerTask::session : WorkerTask::run;
+  start.remote = remote_of(arguments.remote, {task, false, patience_s, *options});
   Finished finished;
   start.last_words = [&](Error why, bool speaks) {
     if (started && exit_code(why) != 2) write_flight(arguments, records, why);

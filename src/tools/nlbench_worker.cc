@@ -12,6 +12,7 @@
 #include "exec/collectives.h"
 #include "exec/grpc/transport_grpc.h"
 #include "exec/run_session.h"
+#include "measure/survey.h"
 #include "tools/exit.h"
 #include "tools/launch_options.h"
 #include "tools/nlbench_commands.h"
@@ -34,10 +35,15 @@ Status take_part(const WorkerArguments& arguments, Transport& transport, WorkerJ
   options.notice = [](const std::string& notice) { fmt::print(stderr, "nlbench worker: {}\n", notice); };
   RETURN_IF_ERROR(agree(transport, ok_status(), {job.patience_s, interrupted, "rank 0's files"}));
   const auto run_it = [&]() -> Status {
-    if (job.session) {
-      RETURN_IF_ERROR(run_session(nullptr, Job{}, choose_from({}), transport, options));
-    } else {
-      RETURN_IF_ERROR(run(nullptr, Job{}, transport, options));
+    switch (job.task) {
+      case WorkerTask::session:
+        RETURN_IF_ERROR(run_session(nullptr, Job{}, choose_from({}), transport, options));
+        break;
+      case WorkerTask::survey:
+        RETURN_IF_ERROR(run_survey(nullptr, transport, {interrupted, arguments.gpu_backend}));
+        break;
+      case WorkerTask::run:
+        RETURN_IF_ERROR(run(nullptr, Job{}, transport, options));
     }
     return ok_status();
   };

@@ -38,7 +38,7 @@ bool may_be(double s) { return std::isfinite(s) && s >= 0; }
 }  // namespace
 
 std::string to_string(const WorkerJob& job) {
-  json text = {{"session", job.session},
+  json text = {{"task", static_cast<int>(job.task)},
                {"agrees_on_failure", job.agrees_on_failure},
                {"patience_s", job.patience_s},
                {"gpu_may_be_missing", job.options.gpu.missing == GpuMissing::cpu},
@@ -58,7 +58,9 @@ Result<WorkerJob> parse_worker_job(const std::string& text) {
   std::string wrong;
   try {
     const json value = json::parse(text);
-    job.session = value.at("session").get<bool>();
+    const int task = value.at("task").get<int>();
+    if (task < 0 || task > static_cast<int>(WorkerTask::survey)) wrong = "task";
+    job.task = static_cast<WorkerTask>(task);
     job.agrees_on_failure = value.at("agrees_on_failure").get<bool>();
     job.patience_s = value.at("patience_s").get<double>();
     if (!may_be(job.patience_s)) wrong = "patience_s";

@@ -1,7 +1,8 @@
-// What rank 0 tells a worker to run (Remote::job): a Program or a session, whose parts then come from rank 0, and the
-// options on which all ranks must agree. No paths: a worker reads and writes no file for somebody else.
+// What rank 0 tells a worker to run (Remote::job): a Program or a session, whose parts then come from rank 0, or a
+// survey, and the options on which all ranks must agree. No paths: a worker reads and writes no file for somebody else.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "exec/run.h"
@@ -9,8 +10,10 @@
 
 namespace nlsplit::inline tools {
 
+enum class WorkerTask : uint8_t { run, session, survey };  // run(), run_session(), run_survey()
+
 struct WorkerJob {
-  bool session = false;            // run_session(), else run()
+  WorkerTask task = WorkerTask::run;
   bool agrees_on_failure = false;  // rank 0 asks all how it went even if it failed
   double patience_s = 0;           // while rank 0 plans, reads and writes; 0: for ever
   RunOptions options = {};

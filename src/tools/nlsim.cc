@@ -1,4 +1,4 @@
-// nlsim: rank, check, show, lower, simulate, schedule, sweep. A thin main: what it does is in the modules above.
+// nlsim: init, rank, check, show, lower, simulate, schedule, sweep. A thin main: what it does is in the modules above.
 #include <CLI/CLI.hpp>
 
 #include "tools/commands.h"
@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
       "nlsim answers, before any machine is touched: which layers of a neural network on which machine, how fast, does "
       "it fit,\n"
       "and does splitting pay at all?\n\n"
+      "  nlsim init --hosts a,b,c -o mine.yaml          a scenario of your own machines, measured\n"
       "  nlsim rank scenarios/quickstart.yaml           rank split plans\n"
       "  nlsim check SCENARIO --plan-file mine.yaml     what is wrong with a plan of your own, or how good it is\n"
       "  nlsim simulate SCENARIO --plan 1 --trace t.json  one plan in time, for https://ui.perfetto.dev\n"
@@ -32,6 +33,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", "nlsim " NLS_VERSION);
 
   int code = 0;
+  add_init_command(app, code);
   add_rank_command(app, code);
   add_check_command(app, code);
   add_show_command(app, code);

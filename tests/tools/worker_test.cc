@@ -122,6 +122,22 @@ TEST(Worker, TrainsAndRunsSessions) {
   EXPECT_THAT(session.out, HasSubstr("on 3 devices"));
 }
 
+TEST(Worker, IsSurveyedForAScenario) {
+  const Scratch scratch;
+  const Worker b, c;
+  const std::string command = "init --model zoo:mlp --workers " + b.address() + "," + c.address() + " -o ";
+  const Outcome made = nlsim(command + scratch / "s.yaml");
+  ASSERT_EQ(made.code, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("3 hosts, 3 paths measured"));
+  const std::string text = value_of(read_file(scratch / "s.yaml"));
+  EXPECT_THAT(text, HasSubstr("host: 127.0.0.1,"));
+  EXPECT_THAT(text, HasSubstr("host: 127.0.0.1-" + c.address().substr(c.address().find(':') + 1)));
+  EXPECT_THAT(text, HasSubstr("messages over grpc"));
+  EXPECT_EQ(nlsim("rank " + scratch / "s.yaml").code, 0);
+  b.wait_for(2);
+  c.wait_for(2);
+}
+
 TEST(Worker, ADeadOneEndsTheRunAndTheOthersGoOn) {
   const Scratch scratch;
   const std::string scenario = scratch.write("s.yaml", small_scenario());

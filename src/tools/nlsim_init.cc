@@ -1,0 +1,335 @@
+// `nlsim init`: a scenario of the user's own machines. nlsim has no MPI and no kernels: it starts `nlbench survey` on
+// them and writes down what that found.
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <filesystem>
+#include <memory>
+#include <set>
+#include <sstream>
+
+#include "base/child_process.h"
+#include "base/descriptor.h"
+#include "base/file.h"
+#include "base/host_list.h"
+#include "scenario/scenario.h"
+#include "survey/scenario_text.h"
+#include "survey/survey.h"
+#include "tools/commands.h"
+#include "tools/exit.h"
+
+namespace nlsplit::inline tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct InitArguments {
+  std::string hosts, hostfile, survey;
+  std::vector<std::string> workers;
+  std::string credentials, model, output = "-", nlbench, mpirun = "mpirun --oversubscribe";
+  bool force = false;
+};
+
+// Which machines, and who said so.
+struct Machines {
+  std::vector<ListedHost> hosts;  // with `workers` this machine first; empty: this machine alone
+  bool by_workers = false;
+  std::string said_by;  // the options that name them again
+};
+
+// "b:7000" is host b; two workers of a host are told apart by their ports.
+Result<std::vector<ListedHost>> hosts_of_workers(const std::vector<std::string>& workers) {
+  std::vector<ListedHost> hosts = {{""}};  // this machine: nobody has said its name
+  std::set<std::string> taken;
+  for (const std::string& worker : workers) {
+    const size_t colon = worker.rfind(':');
+    std::string name = worker.substr(0, colon);
+    if (colon == std::string::npos || name.empty())
+      return invalid_input(fmt::format("--workers: '{}' is no HOST:PORT", worker));
+    if (name.front() == '[') name = name.substr(1, name.find(']') - 1);
+    std::ranges::replace(name, ':', '-');  // of IPv6
+    if (!taken.insert(name).second) {
+      name += "-" + worker.substr(colon + 1);
+      if (!taken.insert(name).second) return invalid_input(fmt::format("--workers: '{}' twice", worker));
+    }
+    const auto host = parse_hosts(name, "--workers");
+    if (!host) return host.error();
+    hosts.push_back(host->front());
+  }
+  return hosts;
+}
+
+Result<Machines> machines_of_slurm(const std::string& nodes) {
+  Machines machines;
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, parse_slurm_nodes(nodes, "SLURM_JOB_NODELIST"));
+  std::vector<int> counts(names.size(), 0);
+  if (const char* cpus = std::getenv("SLURM_JOB_CPUS_PER_NODE")) {
+    ASSIGN_OR_RETURN(counts, parse_slurm_counts(cpus, "SLURM_JOB_CPUS_PER_NODE"));
+    if (counts.size() != names.size())
+      return invalid_input(fmt::format("SLURM_JOB_CPUS_PER_NODE '{}' is of {} nodes, and SLURM_JOB_NODELIST names {}",
+                                       cpus, counts.size(), names.size()));
+  }
+  for (size_t i = 0; i < names.size(); ++i) machines.hosts.push_back({names[i], counts[i]});
+  machines.said_by = fmt::format(" in the Slurm allocation {}", nodes);
+  return machines;
+}
+
+Result<Machines> machines_of(const InitArguments& arguments) {
+  Machines machines;
+  if (!arguments.hosts.empty()) {
+    ASSIGN_OR_RETURN(machines.hosts, parse_hosts(arguments.hosts, "--hosts"));
+    machines.said_by = " --hosts " + arguments.hosts;
+  } else if (!arguments.hostfile.empty()) {
+    ASSIGN_OR_RETURN(const std::string text, read_file(arguments.hostfile));
+    ASSIGN_OR_RETURN(machines.hosts, parse_hostfile(text, arguments.hostfile));
+    machines.said_by = " --hostfile " + arguments.hostfile;
+  } else if (!arguments.workers.empty()) {
+    ASSIGN_OR_RETURN(machines.hosts, hosts_of_workers(arguments.workers));
+    machines.by_workers = true;
+    machines.said_by = fmt::format(" --workers {}", fmt::join(arguments.workers, ","));
+  } else if (const char* nodes = std::getenv("SLURM_JOB_NODELIST")) {
+    return machines_of_slurm(nodes);
+  }
+  return machines;
+}
+
+// What this machine calls itself, as a scenario may call a host.
+std::string host_name(std::string name) {
+  constexpr size_t longest = 64;
+  std::ranges::replace_if(
+      name, [](unsigned char c) { return !std::isalnum(c) && c != '-' && c != '_' && c != '.'; }, '-');
+  return name.empty() ? "host" : name.substr(0, longest);
+}
+
+std::vector<std::string> survey_words(const InitArguments& arguments, const Machines& machines) {
+  std::vector<std::string> words;
+  const auto add = [&words](const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+  };
+  const std::string nlbench = arguments.nlbench.empty()
+                                  ? (fs::read_symlink("/proc/self/exe").parent_path() / "nlbench").string()
+                                  : arguments.nlbench;
+  std::vector<std::string> survey = {nlbench, "survey", "-o", "-"};
+  // Who sets up a cluster on one machine says that ranks must not spin.
+  if (const char* polling = std::getenv("NLBENCH_POLLING")) survey.insert(survey.end(), {"--polling", polling});
+  if (machines.hosts.empty()) {
+    add(survey);
+    add({"--transport", "threads"});
+    return words;
+  }
+  if (machines.by_workers) {
+    add(survey);
+    add({"--transport", "grpc", "--workers", fmt::format("{}", fmt::join(arguments.workers, ","))});
+    if (!arguments.credentials.empty()) add({"--tls", arguments.credentials});
+    return words;
+  }
+  std::vector<std::string> names;
+  std::vector<int> cores;
+  for (const ListedHost& host : machines.hosts) {
+    names.push_back(host.name);
+    cores.push_back(host.cores);
+  }
+  survey.insert(survey.end(), {"--names", fmt::format("{}", fmt::join(names, ",")), "--cores",
+                               fmt::format("{}", fmt::join(cores, ","))});
+  std::istringstream mpirun(arguments.mpirun);
+  for (std::string word; mpirun >> word;) words.push_back(word);
+  // All of a machine's cores compute, whatever mpirun thinks of so many ranks.
+  if (arguments.mpirun.find("bind-to") == std::string::npos) add({"--bind-to", "none"});
+  // One by one, since hosts given together would be sorted.
+  for (size_t h = 0; h < machines.hosts.size(); ++h) {
+    if (h > 0) add({":"});
+    add({"-np", "1", "--host", names[h]});
+    add(survey);
+  }
+  return words;
+}
+
+// What it says on its standard output; an exit code other than 0 is the second.
+Result<std::pair<std::string, int>> output_of(const std::vector<std::string>& words) {
+  constexpr size_t most = size_t{64} << 20;
+  int out[2];
+  if (::pipe2(out, O_CLOEXEC) != 0) return io_error(fmt::format("pipe: {}", std::strerror(errno)));
+  const Descriptor heard(out[0]);
+  Descriptor told(out[1]);
+  ASSIGN_OR_RETURN(const pid_t child, start_child(words, {.out = told.get(), .on_parents_death = SIGTERM}));
+  told = Descriptor();
+  std::string text;
+  char some[16384];
+  for (ssize_t size = 0; (size = ::read(heard.get(), some, sizeof(some))) != 0;) {
+    if (size < 0 && errno != EINTR) break;
+    if (size > 0 && text.size() < most) text.append(some, static_cast<size_t>(size));
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return std::pair(std::move(text), code);
+}
+
+// Nothing of what stands there is lost.
+Status check_output(const InitArguments& arguments) {
+  if (arguments.output == "-") return ok_status();
+  std::error_code failure;
+  if (fs::exists(arguments.output, failure) && !arguments.force)
+    return invalid_input(fmt::format("{} is there already: --force writes over it", arguments.output));
+  const fs::path folder = fs::path(arguments.output).parent_path();
+  if (!folder.empty() && !fs::is_directory(folder, failure))
+    return invalid_input(fmt::format("cannot write {}: there is no folder {}", arguments.output, folder.string()));
+  return ok_status();
+}
+
+// A file's name as the scenario has it, which looks for it in its own folder.
+std::string model_text(const InitArguments& arguments) {
+  std::string model = arguments.model;
+  std::error_code failure;
+  const size_t question = model.find('?');
+  const std::string path = model.substr(0, question);
+  if (!model.starts_with("zoo:") && fs::path(path).is_relative() && fs::exists(path, failure) &&
+      arguments.output != "-") {
+    const fs::path folder = fs::absolute(arguments.output).parent_path();
+    model = fs::relative(fs::absolute(path), folder, failure).string() +
+            (question == std::string::npos ? "" : model.substr(question));
+  }
+  std::string quoted = "'";
+  for (const char c : model) quoted += c == '\'' ? std::string("''") : std::string(1, c);
+  quoted += "'";
+  const bool plain = std::ranges::all_of(
+      model, [](unsigned char c) { return std::isalnum(c) || std::strchr(":_-./?=", c) != nullptr; });
+  return plain ? model : quoted;
+}
+
+Status check_names(const Survey& survey) {
+  std::set<std::string_view> names;
+  for (const Machine& machine : survey.machines) {
+    if (!names.insert(machine.name).second)
+      return invalid_input(
+          fmt::format("two hosts are called '{}': nlbench survey --names tells them apart", machine.name));
+    if (machine.compute.value() <= 0 || machine.memory_rate.value() <= 0 || machine.levels.empty() ||
+        machine.measured_cores < 1)
+      return invalid_input(fmt::format("host {} has not been measured", machine.name));
+  }
+  return ok_status();
+}
+
+Status write_scenario(const InitArguments& arguments, const Machines& machines, Survey survey) {
+  for (size_t m = 0; m < survey.machines.size(); ++m) survey.machines[m].name = host_name(survey.machines[m].name);
+  if (machines.by_workers) {
+    if (survey.machines.size() != machines.hosts.size()) return failed("a survey of other machines");
+    for (size_t m = 1; m < survey.machines.size(); ++m) survey.machines[m].name = machines.hosts[m].name;
+  }
+  RETURN_IF_ERROR(check_names(survey));
+  Draft draft;
+  if (!arguments.model.empty()) {
+    draft.model = model_text(arguments);
+    draft.model_is_given = true;
+  }
+  draft.written_by = "nlsim init" + machines.said_by;
+  draft.date = fmt::format("{:%Y-%m-%d}", fmt::localtime(std::time(nullptr)));
+  const std::string text = scenario_text(survey, draft);
+  const std::string file = arguments.output == "-" ? "the scenario" : arguments.output;
+  ASSIGN_OR_RETURN(const Scenario scenario, parse_scenario(text, file));
+  if (const auto model = load_model(scenario); !model) return model.error();
+  if (arguments.output == "-") {
+    std::fputs(text.c_str(), stdout);
+    return ok_status();
+  }
+  RETURN_IF_ERROR(write_file(arguments.output, text));
+  size_t asked = 0;
+  for (size_t at = 0; (at = text.find("# TODO", at)) != std::string::npos; ++at) ++asked;
+  fmt::print("{}: {} host{}, {} path{} measured, {} questions (TODO)\nnext     nlsim rank {}\n", arguments.output,
+             survey.machines.size(), survey.machines.size() == 1 ? "" : "s", survey.paths.size(),
+             survey.paths.size() == 1 ? "" : "s", asked - 1, arguments.output);
+  return ok_status();
+}
+
+int init(const InitArguments& arguments) {
+  if (const Status status = check_output(arguments); !status.ok()) return report(status.error());
+  Machines machines;
+  std::string text, from = arguments.survey;
+  if (!arguments.survey.empty()) {
+    auto read = read_file(arguments.survey);
+    if (!read) return report(read.error());
+    text = std::move(*read);
+    machines.said_by = " --survey " + arguments.survey;
+  } else {
+    auto found = machines_of(arguments);
+    if (!found) return report(found.error());
+    machines = std::move(*found);
+    auto said = output_of(survey_words(arguments, machines));
+    if (!said) return report(said.error());
+    if (said->second != 0) {
+      if (said->second != exit_interrupted)
+        report(failed("nlbench survey failed, as stands above; nothing is written"));
+      return said->second;
+    }
+    text = std::move(said->first);
+    from = "nlbench survey";
+  }
+  auto survey = parse_survey(text, from);
+  if (!survey) return report(survey.error());
+  const Status written = write_scenario(arguments, machines, std::move(*survey));
+  return written.ok() ? 0 : report(written.error());
+}
+
+}  // namespace
+
+void add_init_command(CLI::App& app, int& code) {
+  CLI::App* command = app.add_subcommand(
+      "init",
+      "Write a scenario of your own machines: what they are, how fast, and the links between them, as measured.\n"
+      "  nlsim init -o mine.yaml                                         this machine; in a Slurm allocation its "
+      "nodes\n"
+      "  nlsim init --hosts a,b,c -o mine.yaml                           machines that mpirun reaches\n"
+      "  nlsim init --hostfile hosts --model net.onnx -o mine.yaml\n"
+      "  nlsim init --workers b:7000,c:7000 --tls keys -o mine.yaml      this machine, and workers without MPI\n"
+      "and then  nlsim rank mine.yaml.  What nobody can find out stands in it as a comment with TODO.\n"
+      "It starts `nlbench survey` on the machines, which need the same nlbench. Takes about a second for each machine "
+      "and pair.");
+  const auto a = std::make_shared<InitArguments>();
+  CLI::Option* hosts =
+      command->add_option("--hosts", a->hosts, "Machines that mpirun can start ranks on")->type_name("HOST,...");
+  CLI::Option* hostfile =
+      command
+          ->add_option("--hostfile", a->hostfile,
+                       "The same from a file: a line a host, as `b slots=4` or `b:4`; slots are cores that may be used")
+          ->type_name("FILE");
+  CLI::Option* workers =
+      command
+          ->add_option("--workers", a->workers,
+                       "Where `nlbench worker` waits on the other machines; this machine is the first host")
+          ->delimiter(',')
+          ->type_name("HOST:PORT,...");
+  CLI::Option* survey =
+      command->add_option("--survey", a->survey, "A survey that is there already: nlbench survey -o FILE")
+          ->type_name("FILE");
+  for (CLI::Option* one : {hostfile, workers, survey}) one->excludes(hosts);
+  for (CLI::Option* one : {workers, survey}) one->excludes(hostfile);
+  survey->excludes(workers);
+  command->add_option("--tls", a->credentials, "With --workers: the folder of certificates (nlbench certificates)")
+      ->type_name("DIR")
+      ->needs(workers);
+  command->add_option("--model", a->model,
+                      "A file (.onnx, .gguf), a folder of safetensors, or zoo:NAME (default zoo:mobilenet_v2)");
+  command->add_option("-o,--output", a->output, "The scenario to write (default: standard output)")->type_name("FILE");
+  command->add_flag("--force", a->force, "Write over a file that is there");
+  command
+      ->add_option("--mpirun", a->mpirun,
+                   "What starts the ranks, with its options (default \"mpirun --oversubscribe\")")
+      ->envname("NLBENCH_MPIRUN");
+  command->add_option("--nlbench", a->nlbench, "Where nlbench is, on all machines (default: beside nlsim)");
+  command->callback([a, &code] { code = init(*a); });
+}
+
+}  // namespace nlsplit::inline tools
