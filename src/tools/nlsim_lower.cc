@@ -8,6 +8,7 @@
 #include "base/limits.h"
 #include "base/output_lock.h"
 #include "base/units.h"
+#include "kernels/generated/lower.h"
 #include "partition/cuts.h"
 #include "planning/load.h"
 #include "planning/network_set.h"
@@ -32,7 +33,7 @@ struct LowerArguments {
   std::string network_set, eager_limit;
   PlanChoice choice;
   int64_t batch = 1;
-  bool passes = false, session = false, train = false;
+  bool passes = false, session = false, train = false, kernels = false;
 };
 
 Result<SavedProgram> lower_chosen(Loaded& loaded, const LowerArguments& arguments) {
@@ -316,6 +317,16 @@ Status write_profile_set(Loaded& loaded, const std::string& dir) {
   return ok_status();
 }
 
+// What is generated for the Program's computations, each once.
+void print_generated(const Program& program) {
+  std::set<std::string> seen;
+  for (const ComputeDesc& desc : program.descs) {
+    if (desc.kernel.name != KernelName::generated || !seen.insert(signature(desc)).second) continue;
+    fmt::print("{}{}\n{}", seen.size() == 1 ? "" : "\n", signature(desc), to_text(lower(desc)));
+  }
+  if (seen.empty()) fmt::print("no kernel of {} is generated\n", program.name);
+}
+
 Status lower_command(const LowerArguments& arguments) {
   const bool need_profiles = arguments.profile_set.empty() && arguments.network_set.empty();
   ASSIGN_OR_RETURN(Loaded loaded, load(arguments.what, arguments.batch, need_profiles, arguments.precision));
@@ -341,6 +352,10 @@ Status lower_command(const LowerArguments& arguments) {
   if (arguments.passes) return print_passes(loaded, arguments);
   if (arguments.session || arguments.train) return lower_session(loaded, arguments);
   ASSIGN_OR_RETURN(const SavedProgram saved, lower_chosen(loaded, arguments));
+  if (arguments.kernels) {
+    print_generated(saved.program);
+    return ok_status();
+  }
   if (arguments.save.empty()) {
     std::fputs(to_string(saved.program).c_str(), stdout);
     return ok_status();
@@ -394,6 +409,11 @@ void add_lower_command(CLI::App& app, int& code) {
       ->add_flag("--passes", arguments->passes,
                  "Print what each pass of the compiler makes: kernels, split, place, schedule, exchange, allocate")
       ->excludes(save);
+  command
+      ->add_flag("--kernels", arguments->kernels,
+                 "Print the loops of the Program's generated kernels instead (docs/generated.md)")
+      ->excludes(save)
+      ->excludes("--passes");
   command->add_flag(
       "--session", arguments->session,
       "The scenario's `programs` over the same weights, one session under the plan: for `nlsim session` and\n"
@@ -403,7 +423,7 @@ void add_lower_command(CLI::App& app, int& code) {
           "--train", arguments->train,
           "The session that `nlbench train` runs: the scenario's training step under the plan, and the evaluation "
           "of what it has trained (docs/training.md)")
-      ->excludes("--session", "--passes");
+      ->excludes("--session", "--passes", "--kernels");
   command->add_option("--profile-set", arguments->profile_set, "Write what `nlbench profile` measures to DIR")
       ->type_name("DIR")
       ->excludes(save);

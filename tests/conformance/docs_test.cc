@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "graph/operators/operator.h"
 #include "kernels/catalogue.h"
+#include "kernels/generated/lower.h"
 #include "testing/paths.h"
 #include "testing/value_of.h"
 
@@ -42,17 +43,21 @@ TEST(OperatorsPage, HasEveryOperatorOfTheTable) {
     const auto row = rows.find(std::string(name_of(op)));
     ASSERT_TRUE(row != rows.end()) << name_of(op);
     const bool slow = !has(op, traits::has_kernels) && op != Op::Gather && op != Op::Slice;
-    EXPECT_EQ(row->second, is_view(op) ? "none: the same bytes" : slow ? "reference" : "fast") << name_of(op);
+    const std::string_view by = is_view(op)     ? "none: the same bytes"
+                                : !slow         ? "fast"
+                                : has_loops(op) ? "generated"
+                                                : "reference";
+    EXPECT_EQ(row->second, by) << name_of(op);
   }
 }
 
-// The reference kernel, Slice's and Gather's alone take other types than f32.
-TEST(OperatorsPage, OtherTypesAreComputedByTheReferenceKernel) {
+// Generated code, Slice's and Gather's kernels alone take other types than f32.
+TEST(OperatorsPage, OtherTypesAreComputedByGeneratedCode) {
   ComputeDesc desc;
   desc.op = Op::Add;
   desc.inputs.assign(2, {DType::i64, {2, 3}});
   desc.outputs.assign(1, {DType::i64, {2, 3}});
-  EXPECT_EQ(to_string(choose_kernel(desc, Isa::v3).value()), "reference_v3");
+  EXPECT_EQ(to_string(choose_kernel(desc, Isa::v3).value()), "generated_v3");
   for (TensorType& type : desc.inputs) type.dtype = DType::f32;
   desc.outputs[0].dtype = DType::f32;
   EXPECT_EQ(to_string(choose_kernel(desc, Isa::v3).value()), "binary_v3");

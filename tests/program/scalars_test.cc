@@ -24,7 +24,7 @@ device A cpu host a isa v2 memory 65536
   buffer more i64[2] input max 1
   buffer grown i64[2] comm max 9
   segment S stage 0 phase step
-    grown = Add(length, more) kernel reference_v2
+    grown = Add(length, more) kernel generated_v2
     length = copy(grown)
     send length to B tag 0
   order
@@ -41,7 +41,7 @@ device B cpu host b isa v2 memory 65536
     recv length from A tag 0
     begin = pack(length) axis 0 begin 1 end 2
     keys = TensorScatter(keys, k, begin) {axis=-2, mode="linear"} kernel scatter_in_place_v2
-    lengths = Cast(begin) {to="i32"} kernel reference_v2
+    lengths = Cast(begin) {to="i32"} kernel generated_v2
     y = CachedAttention(q, keys, keys, lengths) {causal=0, scale=1.0} kernel cached_attention_v2
   order
     S.-
@@ -137,7 +137,7 @@ TEST(ScalarValues, AreUnknownWhereNothingSaysThem) {
   // From floats nothing follows.
   const std::string computed =
       replaced(replaced(sound, "  buffer y ", "  buffer f f32[1] state\n  buffer y "),
-               "begin = pack(length) axis 0 begin 1 end 2", "begin = Cast(f) {to=\"i64\"} kernel reference_v2");
+               "begin = pack(length) axis 0 begin 1 end 2", "begin = Cast(f) {to=\"i64\"} kernel generated_v2");
   EXPECT_THAT(value_of(found_in(computed, {})).unknown,
               ElementsAre("device B buffer begin", "device B buffer lengths"));
 }

@@ -39,6 +39,7 @@ Result<LoadedKernels> load_kernels(const BackendContext& context) {
         kernels.library.emplace(std::move(*library));
       }
       ASSIGN_OR_RETURN(kernels.table[desc], kernels.library->find(program.descs[desc].kernel));
+      if (kernels.table[desc]->prepare != nullptr) kernels.table[desc]->prepare(program.descs[desc]);
     }
   }
   return kernels;

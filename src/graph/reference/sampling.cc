@@ -5,117 +5,23 @@
 #include <optional>
 #include <utility>
 
+#include "graph/operators/resize_taps.h"
 #include "graph/operators/shapes.h"
 #include "graph/reference/array.h"
 
 namespace nlsplit::inline graph::reference {
 namespace {
 
-struct Tap {
-  int64_t at;
-  double weight;
-};
-
-// Keys, "Cubic convolution interpolation for digital image processing", 1981: weights of the four neighbours at -1, 0,
-// 1 and 2 of a place `t` behind the second.
-void cubic_weights(double t, double a, double (&weights)[4]) {
-  const auto near = [a](double d) { return ((a + 2) * d - (a + 3)) * d * d + 1; };
-  const auto far = [a](double d) { return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a; };
-  weights[0] = far(1 + t), weights[1] = near(t), weights[2] = near(1 - t), weights[3] = far(2 - t);
-}
-
 // ---- Resize
-
-struct Axis {
-  int64_t in, out;
-  double scale, start, end;  // of the region of interest
-
-  // ONNX's reference takes the scale times the extent for the result's, a fraction.
-  double length() const { return scale * static_cast<double>(in); }
-};
-
-double source(const std::string& mode, const Axis& axis, int64_t place) {
-  const auto o = static_cast<double>(place), in = static_cast<double>(axis.in);
-  if (mode == "align_corners") return axis.length() == 1 ? 0 : o * (in - 1) / (axis.length() - 1);
-  if (mode == "asymmetric") return o / axis.scale;
-  if (mode == "tf_half_pixel_for_nn") return (o + 0.5) / axis.scale;
-  if (mode == "pytorch_half_pixel") return axis.length() == 1 ? 0 : (o + 0.5) / axis.scale - 0.5;
-  if (mode == "half_pixel_symmetric") {
-    const double adjustment = static_cast<double>(axis.out) / axis.length();
-    return in / 2 * (1 - adjustment) + (o + 0.5) / axis.scale - 0.5;
-  }
-  if (mode == "tf_crop_and_resize") {
-    if (axis.out == 1) return (axis.start + axis.end) / 2 * (in - 1);
-    return axis.start * (in - 1) + o * (axis.end - axis.start) * (in - 1) / static_cast<double>(axis.out - 1);
-  }
-  return (o + 0.5) / axis.scale - 0.5;  // half_pixel
-}
-
-// Beyond it a double has no fraction, and a cast to an integer soon no value; what is no number is far outside.
-double bounded(double place) { return std::isnan(place) ? -1e15 : std::clamp(place, -1e15, 1e15); }
-
-int64_t nearest(const std::string& mode, double x) {
-  const double place = mode == "floor"               ? std::floor(x)
-                       : mode == "ceil"              ? std::ceil(x)
-                       : mode == "round_prefer_ceil" ? std::floor(x + 0.5)
-                                                     : std::ceil(x - 0.5);
-  return static_cast<int64_t>(place);
-}
-
-// A smaller result: the same curve, wider by as much, over all pixels it covers.
-std::vector<Tap> smoothed_taps(const Attrs& attrs, const Axis& axis, double x) {
-  const bool cubic = attr_string(attrs, "mode") == "cubic", excludes = attr_int(attrs, "exclude_outside") != 0;
-  const double a = attr_float(attrs, "cubic_coeff_a"), reach = (cubic ? 2 : 1) / axis.scale;
-  const auto curve = [&](double d) {
-    d = std::abs(d);
-    if (!cubic) return std::max(0.0, 1 - d);
-    if (d <= 1) return ((a + 2) * d - (a + 3)) * d * d + 1;
-    return d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a : 0.0;
-  };
-  std::vector<Tap> taps;
-  double sum = 0;
-  for (auto at = static_cast<int64_t>(std::floor(x - reach)) + 1; static_cast<double>(at) < x + reach; ++at) {
-    if (excludes && (at < 0 || at >= axis.in)) continue;
-    const double weight = curve((static_cast<double>(at) - x) * axis.scale);
-    taps.push_back({std::clamp<int64_t>(at, 0, axis.in - 1), weight});
-    sum += weight;
-  }
-  for (Tap& tap : taps) tap.weight /= sum;
-  return taps;
-}
-
-std::vector<Tap> taps_of(const Attrs& attrs, const Axis& axis, double x) {
-  const std::string& mode = attr_string(attrs, "mode");
-  const auto inside = [&](int64_t at) { return std::clamp<int64_t>(at, 0, axis.in - 1); };
-  if (mode == "nearest") return {{inside(nearest(attr_string(attrs, "nearest_mode"), x)), 1}};
-  const double floor = std::floor(x);
-  const auto first = static_cast<int64_t>(floor);
-  if (attr_int(attrs, "antialias") != 0 && axis.scale < 1) return smoothed_taps(attrs, axis, x);
-  if (mode == "linear") return {{inside(first), 1 - (x - floor)}, {inside(first + 1), x - floor}};
-  double weights[4];
-  cubic_weights(x - floor, attr_float(attrs, "cubic_coeff_a"), weights);
-  const bool excludes = attr_int(attrs, "exclude_outside") != 0;
-  std::vector<Tap> taps;
-  double sum = 0;
-  for (int64_t k = 0; k < 4; ++k) {
-    const int64_t at = first - 1 + k;
-    if (excludes && inside(at) != at) continue;
-    taps.push_back({inside(at), weights[k]});
-    sum += weights[k];
-  }
-  for (Tap& tap : taps) tap.weight /= excludes ? sum : 1;
-  return taps;
-}
 
 // Axis by axis: every element of the result is a sum over the product of its axes' taps.
 struct ResizeMap {
-  std::vector<std::vector<std::vector<Tap>>> taps;  // [axis][place of the result]
-  std::vector<std::vector<bool>> outside;           // of the image, for tf_crop_and_resize
-  std::vector<int64_t> strides;                     // of the operand
+  std::vector<ResizedAxis> axes;
+  std::vector<int64_t> strides;  // of the operand
 
   bool beyond(const Shape& place) const {
     for (size_t i = 0; i < place.size(); ++i) {
-      if (outside[i][static_cast<size_t>(place[i])]) return true;
+      if (axes[i].outside[static_cast<size_t>(place[i])]) return true;
     }
     return false;
   }
@@ -123,12 +29,12 @@ struct ResizeMap {
   template <class Visit>
   void at(const Shape& place, const Visit& visit) const {
     Shape counts;
-    for (size_t i = 0; i < place.size(); ++i) counts.push_back(std::ssize(taps[i][static_cast<size_t>(place[i])]));
+    for (size_t i = 0; i < place.size(); ++i) counts.push_back(std::ssize(axes[i].taps[static_cast<size_t>(place[i])]));
     for_each_index(counts, [&](const Shape& k) {
       double weight = 1;
       int64_t from = 0;
       for (size_t i = 0; i < place.size(); ++i) {
-        const Tap& tap = taps[i][static_cast<size_t>(place[i])][static_cast<size_t>(k[i])];
+        const ResizeTap& tap = axes[i].taps[static_cast<size_t>(place[i])][static_cast<size_t>(k[i])];
         weight *= tap.weight;
         from += tap.at * strides[i];
       }
@@ -138,24 +44,7 @@ struct ResizeMap {
 };
 
 ResizeMap resize_map(const Attrs& attrs, const Shape& in, const Shape& out) {
-  const std::string& mode = attr_string(attrs, "coordinate_transformation_mode");
-  const auto &scales = attr_floats(attrs, "scales"), &roi = attr_floats(attrs, "roi");
-  const size_t rank = in.size();
-  ResizeMap map;
-  map.taps.resize(rank);
-  map.outside.resize(rank);
-  map.strides = strides_of(in);
-  for (size_t i = 0; i < rank; ++i) {
-    const Axis axis{in[i], out[i], scales[i], roi[i], roi[rank + i]};
-    const bool same =
-        axis.in == axis.out && axis.scale == 1 && (mode != "tf_crop_and_resize" || (roi[i] == 0 && roi[rank + i] == 1));
-    for (int64_t o = 0; o < axis.out; ++o) {
-      const double at = same ? static_cast<double>(o) : bounded(source(mode, axis, o));
-      map.taps[i].push_back(same ? std::vector<Tap>{{o, 1}} : taps_of(attrs, axis, at));
-      map.outside[i].push_back(mode == "tf_crop_and_resize" && (at < 0 || at > static_cast<double>(axis.in - 1)));
-    }
-  }
-  return map;
+  return {resized_axes(attrs, in, out), strides_of(in)};
 }
 
 void resize(const Attrs& attrs, const Array& x, Array& out) {
@@ -387,8 +276,8 @@ void grid_sample(const Attrs& attrs, const Arrays& inputs, Array& out) {
   for_each_index(to, [&](const Shape& index) {
     const int64_t plane = index[0] * to[1] + index[1];
     const int64_t from = ((index[0] * to[2] + index[2]) * to[3] + index[3]) * 2;
-    const Neighbours columns = neighbours_of(mode, bounded(sampler.place(grid.number(from), in[3])));
-    const Neighbours rows = neighbours_of(mode, bounded(sampler.place(grid.number(from + 1), in[2])));
+    const Neighbours columns = neighbours_of(mode, bounded_place(sampler.place(grid.number(from), in[3])));
+    const Neighbours rows = neighbours_of(mode, bounded_place(sampler.place(grid.number(from + 1), in[2])));
     if (mode == "nearest") {
       out.set(at++, sampler.pixel(plane, rows.first + 1, columns.first + 1));
       return;
@@ -416,8 +305,8 @@ void grid_sample_gradient(const Attrs& attrs, const Arrays& inputs, Array& by_x,
   for_each_index(to, [&](const Shape& index) {
     const int64_t plane = index[0] * to[1] + index[1];
     const int64_t from = ((index[0] * to[2] + index[2]) * to[3] + index[3]) * 2;
-    const Neighbours columns = neighbours_of(mode, bounded(sampler.place(grid.number(from), in[3])));
-    const Neighbours rows = neighbours_of(mode, bounded(sampler.place(grid.number(from + 1), in[2])));
+    const Neighbours columns = neighbours_of(mode, bounded_place(sampler.place(grid.number(from), in[3])));
+    const Neighbours rows = neighbours_of(mode, bounded_place(sampler.place(grid.number(from + 1), in[2])));
     const double given = dy.number(at++);
     double by_column = 0, by_row = 0;
     for (int64_t r = 0; r < 4; ++r) {

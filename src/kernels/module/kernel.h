@@ -30,6 +30,8 @@ struct KernelCode {
   void (*run)(const KernelCall& call);
   // Row-major bytes of input `i` → its packed form, KernelInfo::packed_bytes long. nullptr: this kernel packs nothing.
   void (*pack)(const ComputeDesc& desc, size_t i, const void* raw, void* packed) = nullptr;
+  // What run would do once for all calls: whoever loads a Program calls it. nullptr: there is nothing.
+  void (*prepare)(const ComputeDesc& desc) = nullptr;
 };
 
 }  // namespace nlsplit::inline kernels

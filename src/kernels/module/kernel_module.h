@@ -10,7 +10,7 @@ namespace nlsplit::inline kernels {
 
 // Raised with every change of what both sides use: the types of kernel.h, ComputeDesc and what is in it, the
 // catalogue's packed forms and workspaces. The sizes beside it notice when that was forgotten.
-inline constexpr uint32_t kernel_interface = 4;
+inline constexpr uint32_t kernel_interface = 5;
 
 struct KernelModule {
   uint32_t interface = kernel_interface;  // stays first in every version

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/limits.h"
+#include "kernels/reference/needed.h"
 
 namespace nlsplit::inline kernels {
 namespace {
@@ -19,24 +20,27 @@ bool has_no_room(const ComputeDesc& desc) {
   return false;
 }
 
-// What all others refuse, whatever the values.
 std::string refuse_reference(const ComputeDesc& desc) {
+  return only_by_reference(desc) && !takes(rows::generated, desc) ? "" : "other kernels compute it";
+}
+
+}  // namespace
+
+bool only_by_reference(const ComputeDesc& desc) {
   const bool scaled = std::ranges::any_of(desc.inputs, [](const TensorType& type) { return is_scaled(type.dtype); });
   for (const KernelInfo* row :
        {&rows::gather, &rows::slice, &rows::cast, &rows::widened, &rows::linear, &rows::linear_blocks,
         &rows::gather_blocks, &rows::gather_gradient, &rows::cross_entropy, &rows::update, &rows::sum_of_squares}) {
-    if (scaled == row->scaled && takes(*row, desc)) return "other kernels compute it";
+    if (scaled == row->scaled && takes(*row, desc)) return false;
   }
-  if (desc.op == Op::Experts && takes(rows::experts, desc)) return "other kernels compute it";
+  if (desc.op == Op::Experts && takes(rows::experts, desc)) return false;
   const auto has_many_axes = [](const TensorType& type) { return type.shape.size() > most_kernel_axes; };
   const bool many_axes =
       std::ranges::any_of(desc.inputs, has_many_axes) || std::ranges::any_of(desc.outputs, has_many_axes);
   const bool needed = !has(desc.op, traits::has_kernels) || has_other_types(desc) || many_axes ||
                       (is_window(desc.op) && (desc.inputs[0].shape.size() != 4 || has_no_room(desc)));
-  return needed ? "" : "other kernels compute it";
+  return needed;
 }
-
-}  // namespace
 
 const KernelInfo rows::reference = {.what = "the reference evaluator's loops: any operator, elements of any type; slow",
                                     .refuses = refuse_reference,

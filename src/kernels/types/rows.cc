@@ -64,7 +64,7 @@ std::optional<KernelName> kernel_of_widened(const ComputeDesc& desc) {
     best = name;
     standing = here;
   }
-  return best == KernelName::reference ? std::nullopt : best;
+  return best == KernelName::generated || best == KernelName::reference ? std::nullopt : best;
 }
 
 Widened widened_of(const ComputeDesc& desc, Isa isa, int workers) {

@@ -15,7 +15,8 @@ namespace nlsplit::inline kernels {
 
 // All f32 and nothing constant: weights are widened call by call, so that those in memory stay halves. No kernel yet.
 ComputeDesc widened(const ComputeDesc& desc);
-// The kernel that a plain float32 computation gets, by any level; none: only the reference loops take it.
+// The kernel that a plain float32 computation gets, by any level; none: only generated code or the reference loops take
+// it.
 std::optional<KernelName> kernel_of_widened(const ComputeDesc& desc);
 
 // Floats, from the beginning of the workspace.

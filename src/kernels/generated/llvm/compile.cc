@@ -1,0 +1,146 @@
+// Loops to machine code, by LLVM's usual passes and its just-in-time linker.
+#include <fmt/format.h>
+#include <llvm/Analysis/CGSCCPassManager.h>
+#include <llvm/Analysis/LoopAnalysisManager.h>
+#include <llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h>
+#include <llvm/ExecutionEngine/Orc/LLJIT.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Module.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+#include <llvm/Target/TargetMachine.h>
+#include <llvm/TargetParser/Host.h>
+
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "kernels/generated/llvm/emit.h"
+
+namespace nlsplit::inline kernels {
+namespace {
+
+std::string text_of(llvm::Error error) { return llvm::toString(std::move(error)); }
+
+llvm::orc::JITTargetMachineBuilder machine_of(Isa isa) {
+  static const bool ready = [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    return true;
+  }();
+  (void)ready;
+  llvm::orc::JITTargetMachineBuilder machine((llvm::Triple(llvm::sys::getProcessTriple())));
+  // As GCC is told for the hand-made kernels: the level and no more, and a multiply-add only where one is written.
+  machine.setCPU(isa == Isa::neon ? "generic" : std::string("x86-64-") + std::string(name_of(isa)));
+  machine.getOptions().AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  machine.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
+  return machine;
+}
+
+void optimise(llvm::Module& module, llvm::TargetMachine& machine) {
+  llvm::PipelineTuningOptions options;
+  options.LoopVectorization = options.SLPVectorization = true;
+  llvm::PassBuilder builder(&machine, options);
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager components;
+  llvm::ModuleAnalysisManager modules;
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(components);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, components, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O2).run(module, modules);
+}
+
+// The loops as IR that is optimised for the level.
+Result<std::unique_ptr<llvm::Module>> module_of(const Loops& loops, Isa isa, const std::string& name,
+                                                llvm::LLVMContext& context, llvm::TargetMachine& machine) {
+  auto module = std::make_unique<llvm::Module>(name, context);
+  module->setTargetTriple(machine.getTargetTriple().str());
+  module->setDataLayout(machine.createDataLayout());
+  emit(loops, name, *module);
+  for (llvm::Function& function : *module) {
+    if (isa == Isa::v4) function.addFnAttr("prefer-vector-width", "512");
+  }
+  std::string what;
+  llvm::raw_string_ostream out(what);
+  if (llvm::verifyModule(*module, &out)) return invalid_input(fmt::format("loops that make no IR: {}", what));
+  optimise(*module, machine);
+  return module;
+}
+
+class Jit {
+ public:
+  explicit Jit(Isa isa) : isa_(isa) {}
+
+  Result<LoopFunction> compile(const Loops& loops) {
+    const std::lock_guard lock(mutex_);
+    if (!jit_) {
+      auto machine = machine_of(isa_).createTargetMachine();
+      if (!machine) return unsupported(text_of(machine.takeError()));
+      machine_ = std::move(*machine);
+      auto jit = llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(machine_of(isa_)).create();
+      if (!jit) return unsupported(text_of(jit.takeError()));
+      jit_ = std::move(*jit);
+    }
+    const std::string name = fmt::format("generated_{}", count_++);
+    auto context = std::make_unique<llvm::LLVMContext>();
+    ASSIGN_OR_RETURN(std::unique_ptr<llvm::Module> module, module_of(loops, isa_, name, *context, *machine_));
+    if (llvm::Error error = jit_->addIRModule(llvm::orc::ThreadSafeModule(std::move(module), std::move(context))))
+      return invalid_input(text_of(std::move(error)));
+    auto address = jit_->lookup(name);
+    if (!address) return invalid_input(text_of(address.takeError()));
+    return address->toPtr<LoopFunction>();
+  }
+
+ private:
+  const Isa isa_;
+  std::mutex mutex_;
+  int count_ = 0;
+  std::unique_ptr<llvm::TargetMachine> machine_;
+  std::unique_ptr<llvm::orc::LLJIT> jit_;
+};
+
+// They stay until the process ends, as the code that they hold does.
+Jit& jit_of(Isa isa) {
+  static const auto* const all =
+      new std::array<Jit*, 4>{new Jit(Isa::v2), new Jit(Isa::v3), new Jit(Isa::v4), new Jit(Isa::neon)};
+  return *(*all)[static_cast<size_t>(isa)];
+}
+
+Result<LoopFunction> compile(const Loops& loops, Isa isa) {
+  if (is_gpu(isa)) return unsupported("loops are compiled for CPUs");
+  return jit_of(isa).compile(loops);
+}
+
+Result<LoopListing> list(const Loops& loops, Isa isa) {
+  if (is_gpu(isa)) return unsupported("loops are compiled for CPUs");
+  auto machine = machine_of(isa).createTargetMachine();
+  if (!machine) return unsupported(text_of(machine.takeError()));
+  llvm::LLVMContext context;
+  ASSIGN_OR_RETURN(const std::unique_ptr<llvm::Module> module, module_of(loops, isa, "generated", context, **machine));
+  LoopListing listing;
+  llvm::raw_string_ostream ir(listing.llvm);
+  module->print(ir, nullptr);
+  llvm::SmallString<0> bytes;
+  llvm::raw_svector_ostream assembly(bytes);
+  llvm::legacy::PassManager passes;
+  if ((*machine)->addPassesToEmitFile(passes, assembly, nullptr, llvm::CodeGenFileType::AssemblyFile))
+    return unsupported("this target writes no assembly");
+  passes.run(*module);
+  listing.assembly = std::string(bytes.str());
+  return listing;
+}
+
+}  // namespace
+}  // namespace nlsplit::inline kernels
+
+extern "C" __attribute__((visibility("default"))) const nlsplit::CodegenModule* nlsplit_codegen_module() {
+  static const nlsplit::CodegenModule module = {.compile = nlsplit::compile, .list = nlsplit::list};
+  return &module;
+}

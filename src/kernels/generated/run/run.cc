@@ -1,0 +1,115 @@
+// Generated code: loops compiled once for all computations that are alike, and kept. Without the module that compiles
+// them the loops are interpreted, to the same bits.
+#include "kernels/module/run.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string>
+#include <unordered_map>
+
+#include "kernels/generated/compiled.h"
+#include "kernels/generated/interpret.h"
+#include "kernels/generated/lower.h"
+
+namespace nlsplit::inline kernels {
+namespace {
+
+// libnlsplit_codegen.so beside the module that this is in; nullptr: it was not built. Stays loaded: its code may run
+// until the process ends.
+const CodegenModule* load_codegen() {
+  Dl_info here;
+  if (dladdr(reinterpret_cast<const void*>(&load_codegen), &here) == 0 || here.dli_fname == nullptr) return nullptr;
+  const std::filesystem::path path = std::filesystem::path(here.dli_fname).parent_path() / "libnlsplit_codegen.so";
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return nullptr;
+  void* handle = dlopen(path.c_str(), RTLD_LOCAL | RTLD_NOW | RTLD_NODELETE);
+  CHECK(handle != nullptr, fmt::format("cannot load the compiler of kernels: {}", dlerror()));
+  const auto function = reinterpret_cast<decltype(&nlsplit_codegen_module)>(dlsym(handle, "nlsplit_codegen_module"));
+  const CodegenModule own;
+  const CodegenModule* module = function == nullptr ? nullptr : function();
+  CHECK(module != nullptr && module->interface == own.interface && module->loops_bytes == own.loops_bytes,
+        fmt::format("{} and the kernels' module differ: build both together", path.string()));
+  return module;
+}
+
+struct ReadyLoops {
+  Loops loops;
+  LoopFunction function = nullptr;  // nullptr: interpreted
+  LoopParts parts;
+};
+
+ReadyLoops make_ready(const ComputeDesc& desc) {
+  static const CodegenModule* const codegen = load_codegen();
+  ReadyLoops ready{lower(desc), nullptr, {}};
+  const Status sound = verify(ready.loops);
+  CHECK(sound.ok(), sound.ok() ? "" : sound.error().message);
+  if (codegen == nullptr || ready.loops.output.count == 0) return ready;
+  auto compiled = codegen->compile(ready.loops, desc.kernel.level.isa);
+  CHECK(compiled.ok(), compiled.ok() ? "" : compiled.error().message);
+  ready.function = *compiled;
+  ready.parts = parts_of(ready.loops);
+  return ready;
+}
+
+// By what is computed, and by where that was described last: a Program's descs stay where they are.
+class ReadyKernels {
+ public:
+  const ReadyLoops& of(const ComputeDesc& desc) {
+    {
+      const std::shared_lock lock(mutex_);
+      const auto found = by_address_.find(&desc);
+      if (found != by_address_.end() && found->second->first == desc) return *found->second->second;
+    }
+    const std::unique_lock lock(mutex_);
+    const std::string key = signature(desc);
+    const auto known = by_signature_.find(key);
+    auto& one = known != by_signature_.end() ? known->second : by_signature_[key];
+    if (!one) one = std::make_unique<Known>(desc, std::make_unique<ReadyLoops>(make_ready(desc)));
+    by_address_[&desc] = one.get();
+    return *one->second;
+  }
+
+ private:
+  using Known = std::pair<ComputeDesc, std::unique_ptr<ReadyLoops>>;
+  std::shared_mutex mutex_;
+  std::map<std::string, std::unique_ptr<Known>> by_signature_;
+  std::unordered_map<const ComputeDesc*, Known*> by_address_;
+};
+
+const ReadyLoops& ready_for(const ComputeDesc& desc) {
+  static ReadyKernels kernels;
+  return kernels.of(desc);
+}
+
+void prepare_generated(const ComputeDesc& desc) { ready_for(desc); }
+
+void run_generated(const KernelCall& call) {
+  const ReadyLoops& ready = ready_for(*call.desc);
+  const Loops& loops = ready.loops;
+  if (loops.output.count == 0) return;
+  const int64_t count = ready.function != nullptr ? ready.parts.count : rows_of(loops);
+  // Pieces of some ten microseconds.
+  constexpr int64_t piece_elements = 16384;
+  const int64_t pieces = std::clamp<int64_t>(loops.output.count / piece_elements, 1, std::max<int64_t>(count, 1));
+  const int64_t each = (count + pieces - 1) / pieces;
+  parallel_for(call, (count + each - 1) / each, [&](int64_t piece) {
+    const int64_t begin = piece * each, end = std::min(count, begin + each);
+    if (ready.function != nullptr)
+      ready.function(call.inputs, call.outputs[0], begin, end);
+    else
+      interpret(loops, call.inputs, call.outputs[0], begin, end);
+  });
+}
+
+}  // namespace
+
+const KernelCode code::generated = {run_generated, nullptr, prepare_generated};
+
+}  // namespace nlsplit::inline kernels
