@@ -53,6 +53,7 @@ Result<NetworkProfile> read_network_profile(const std::string& path) {
       return invalid_input(
           fmt::format("{}: not the measurements of a network, version 4 (nlbench network makes them)", path));
     value.at("machine").get_to(profile.machine);
+    if (value.contains("transport")) value.at("transport").get_to(profile.transport);
     const auto limit = whole_number<int64_t>(value.at("eager_limit_bytes"));
     if (limit < 0) return invalid_input(fmt::format("{}: an eager limit of {} bytes", path, limit));
     profile.eager_limit = bytes(limit);
@@ -96,6 +97,7 @@ Status write_network_profile(const std::string& path, const NetworkProfile& prof
   const json file = {{"format", "nlsplit-network"},
                      {"version", 4},
                      {"machine", profile.machine},
+                     {"transport", profile.transport},
                      {"eager_limit_bytes", profile.eager_limit.value()},
                      {"routes", std::move(routes)}};
   return write_file(path, file.dump(2, ' ', false, json::error_handler_t::replace) + "\n");

@@ -19,16 +19,17 @@ struct NamedRoute {
 };
 
 struct NetworkProfile {
-  std::string file;     // where it was read from, for messages
-  std::string machine;  // of rank 0
+  std::string file;       // where it was read from, for messages
+  std::string machine;    // of rank 0
+  std::string transport;  // "mpi"; empty: the file does not say
   Bytes eager_limit;
   std::vector<NamedRoute> routes;
 };
 
-// JSON {"format": "nlsplit-network", "version": 4, "machine": …, "eager_limit_bytes": …, "routes": [{"from", "to",
-// "eager": {"latency_s", "bytes_per_s"}, "rendezvous": {…}, "overheads": {"sender_s_per_byte", "receiver_s_per_byte",
-// "slowed"}, "largest_error", "crossing_bytes_per_s", "clear_to_send_delay_s"}]}. Errors: not JSON, another format or
-// version, missing or impossible figures, a route twice; each names the file and entry.
+// JSON {"format": "nlsplit-network", "version": 4, "machine": …, "transport": …, "eager_limit_bytes": …, "routes":
+// [{"from", "to", "eager": {"latency_s", "bytes_per_s"}, "rendezvous": {…}, "overheads": {"sender_s_per_byte",
+// "receiver_s_per_byte", "slowed"}, "largest_error", "crossing_bytes_per_s", "clear_to_send_delay_s"}]}. Errors: not
+// JSON, another format or version, missing or impossible figures, a route twice; each names the file and entry.
 Result<NetworkProfile> read_network_profile(const std::string& path);
 Status write_network_profile(const std::string& path, const NetworkProfile& profile);
 

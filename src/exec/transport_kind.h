@@ -73,8 +73,10 @@ struct TransportKind {
   Result<std::unique_ptr<Transport>> (*start)(TransportOptions options) = nullptr;
   // By a launcher such as mpirun, which wants to know the host of each; null: something else starts them.
   LaunchedAs (*launched_as)() = nullptr;
-  // They wait as workers for one run at a time, of one plan; rank 0 is told where: TransportOptions::remote.
+  // They wait as workers for one run at a time; rank 0 is told where: TransportOptions::remote.
   bool of_workers = false;
+  // Messages up to so many bytes start without waiting for their receiver, if nobody sets it otherwise.
+  int64_t eager_bytes = 0;
 };
 
 }  // namespace nlsplit::inline exec

@@ -1,12 +1,17 @@
 #include "measure/launch.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <csignal>
+#include <filesystem>
+#include <map>
 #include <random>
 #include <sstream>
 
 #include "base/child_process.h"
+#include "base/file.h"
 #include "base/hash.h"
 
 namespace nlsplit::inline measure {
@@ -29,14 +34,127 @@ std::string own_words(const std::string& said) {
 
 }  // namespace
 
+namespace {
+
+struct NamedWorker {
+  std::string host, address;
+};
+
+// "b:7000" is on b, "b=10.0.0.2:7000" too.
+NamedWorker named(const std::string& worker) {
+  const size_t equals = worker.find('=');
+  if (equals != std::string::npos) return {worker.substr(0, equals), worker.substr(equals + 1)};
+  std::string host = worker.substr(0, worker.rfind(':'));
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  return {host, worker};
+}
+
+}  // namespace
+
+Result<std::vector<int>> ranks_on(const LaunchArguments& arguments, const std::vector<std::string>& hosts) {
+  std::vector<int> ranks;
+  if (!arguments.transport->of_workers) {
+    for (size_t r = 0; r < hosts.size(); ++r) ranks.push_back(static_cast<int>(r));
+    return ranks;
+  }
+  std::map<std::string, std::vector<int>> free;
+  for (size_t w = 0; w < arguments.workers.size(); ++w)
+    free[named(arguments.workers[w]).host].push_back(static_cast<int>(w) + 1);
+  std::string here;
+  for (const std::string& host : hosts) {
+    if (!free.contains(host)) {
+      if (!here.empty() && here != host)
+        return invalid_input(
+            fmt::format("hosts {} and {} have no worker, and only one can be this machine: --workers {}=ADDRESS:PORT",
+                        here, host, host));
+      here = host;
+      free[host] = {0};
+    }
+    std::vector<int>& left = free[host];
+    if (left.empty())
+      return invalid_input(
+          fmt::format("{} devices on host {} need as many ranks there: --workers {}=ADDRESS:PORT once "
+                      "more",
+                      std::ranges::count(hosts, host), host, host));
+    ranks.push_back(left.front());
+    left.erase(left.begin());
+  }
+  return ranks;
+}
+
 Status check(const LaunchArguments& arguments) {
-  if (words_of(arguments.mpirun).empty()) return invalid_input("--mpirun is empty");
+  if (!arguments.transport->of_workers) {
+    if (!arguments.workers.empty())
+      return invalid_input(
+          fmt::format("--workers are for --transport grpc, and this is {}", arguments.transport->name));
+    if (words_of(arguments.mpirun).empty()) return invalid_input("--mpirun is empty");
+    return ok_status();
+  }
+  if (arguments.workers.empty())
+    return invalid_input(fmt::format("--transport {} needs --workers HOST:PORT,…", arguments.transport->name));
   return ok_status();
 }
+
+namespace {
+
+// A plan's folder becomes a set with one turn, whose first rank may be any.
+Result<ChildEnd> launch_over_workers(const LaunchArguments& arguments, const std::string& dir,
+                                     const std::vector<std::string>& hosts, const std::vector<std::string>& options,
+                                     const ChildLimits& limits) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> addresses;
+  for (const std::string& worker : arguments.workers) addresses.push_back(named(worker).address);
+  std::vector<std::string> words = {own_program(), "run"};
+  const auto add = [&words](const std::vector<std::string>& more) {
+    words.insert(words.end(), more.begin(), more.end());
+  };
+  const std::vector<std::string> transport = {"--transport", std::string(arguments.transport->name),
+                                              "--workers",   fmt::format("{}", fmt::join(addresses, ",")),
+                                              "--polling",   arguments.polling};
+  const ChildOptions child = {.quietly = true, .on_parents_death = SIGTERM, .limits = limits};
+  if (std::ranges::find(options, "--turns") != options.end()) {
+    add({dir});
+    add(transport);
+    if (!arguments.credentials.empty()) add({"--tls", arguments.credentials});
+    add(options);
+    return run_child(words, child);
+  }
+  const fs::path plan(dir), set = plan.parent_path();
+  const std::string name = plan.filename();
+  ASSIGN_OR_RETURN(const std::vector<int> ranks, ranks_on(arguments, hosts));
+  RETURN_IF_ERROR(write_file(dir + ".turns", fmt::format("run {0} {0} {1}\n", name, fmt::join(ranks, " "))));
+  add({set, "--turns", dir + ".turns"});
+  add(transport);
+  if (!arguments.credentials.empty()) add({"--tls", arguments.credentials});
+  std::string trace;
+  for (size_t o = 0; o + 1 < options.size(); o += 2) {
+    if (options[o] == "--trace")
+      trace = options[o + 1];
+    else if (options[o] != "--json")  // it stands where the turn's figures do
+      add({options[o], options[o + 1]});
+  }
+  if (!trace.empty()) add({"--turn-traces"});
+  std::error_code failure;
+  for (const char* kind : {".json", ".trace", ".error"}) fs::remove(dir + kind, failure);
+  ASSIGN_OR_RETURN(ChildEnd end, run_child(words, child));
+  if (end.code != 0) return end;
+  if (fs::exists(dir + ".error", failure)) {
+    ASSIGN_OR_RETURN(const std::string why, read_file(dir + ".error"));
+    return ChildEnd{exit_code(failed("")), "error: " + why};
+  }
+  if (!trace.empty()) {
+    fs::rename(dir + ".trace", trace, failure);
+    if (failure) return io_error(fmt::format("cannot rename {}.trace: {}", dir, failure.message()));
+  }
+  return end;
+}
+
+}  // namespace
 
 Result<ChildEnd> launch(const LaunchArguments& arguments, const std::string& dir, const std::vector<std::string>& hosts,
                         const std::vector<std::string>& options, const std::function<void()>& looked) {
   const ChildLimits limits = {.idle_s = 0, .looked = looked};
+  if (arguments.transport->of_workers) return launch_over_workers(arguments, dir, hosts, options, limits);
   std::vector<std::string> run = {
       own_program(), "run", dir, "--transport", std::string(arguments.transport->name), "--polling", arguments.polling};
   run.insert(run.end(), options.begin(), options.end());

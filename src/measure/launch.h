@@ -17,12 +17,22 @@ struct LaunchArguments {
   std::string mpirun = "mpirun --oversubscribe", polling = "auto";
   const TransportKind* transport = &all_transports().front();
   bool on_hosts = false;
+  // Of a transport of workers: "host:port", or "NAME=host:port" where the scenario has another name for the host.
+  std::vector<std::string> workers = {};
+  std::string credentials = {};
 };
 
+// Errors: --mpirun is empty; a transport of workers without any, or workers for another one.
 Status check(const LaunchArguments& arguments);
 
-// `nlbench run DIR OPTIONS…` with a rank for each of `hosts`, in their order. `looked`: called some times a second
-// while it runs.
+// The rank of each of these hosts (one that stands there twice gets two). Of workers: rank 0 is this machine, which is
+// the host that has no worker, and the others are the workers. Else 0, 1, …. Errors: too few workers on a host, several
+// hosts that have none.
+Result<std::vector<int>> ranks_on(const LaunchArguments& arguments, const std::vector<std::string>& hosts);
+
+// `nlbench run DIR OPTIONS…` with a rank for each of `hosts`, in their order. Over workers all of them take part, and
+// DIR is one plan's folder, or with --turns a set's, whose turns name ranks_on(hosts). `looked`: called some times a
+// second while it runs.
 Result<ChildEnd> launch(const LaunchArguments& arguments, const std::string& dir, const std::vector<std::string>& hosts,
                         const std::vector<std::string>& options, const std::function<void()>& looked = nullptr);
 

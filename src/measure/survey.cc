@@ -107,15 +107,16 @@ class Pair {
 
   // What a large message takes more than one of a quarter: the same round trips and agreements are in both.
   Result<BytesPerSecond> rate(Play play, uint64_t size) {
+    const uint64_t small_size = size / 4;
     double whole = std::numeric_limits<double>::infinity(), quarter = whole;
     for (int i = 0; i < repeats; ++i) {
       ASSIGN_OR_RETURN(const double large, time({play, size}));
-      ASSIGN_OR_RETURN(const double small, time({play, size / 4}));
+      ASSIGN_OR_RETURN(const double small, time({play, small_size}));
       whole = std::min(whole, large);
       quarter = std::min(quarter, small);
     }
     const double more = whole > quarter ? whole - quarter : whole * 3 / 4;
-    return bytes_per_second(static_cast<double>(size - size / 4) / more);
+    return bytes_per_second(static_cast<double>(size - small_size) / more);
   }
 
   Status give_up(const std::string& why) {

@@ -64,7 +64,7 @@ std::string joined(const Survey& survey, const std::vector<size_t>& machines) {
   std::vector<std::string> names;
   for (const size_t m : machines) names.push_back(survey.machines[m].name);
   constexpr size_t most = 8;
-  const std::string all = join_names(names, ", ");
+  std::string all = join_names(names, ", ");
   if (names.size() <= most || all.size() <= 80) return all;
   names.resize(most);
   return fmt::format("{}, … ({} in all)", fmt::join(names, ", "), machines.size());

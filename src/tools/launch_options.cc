@@ -4,16 +4,13 @@
 
 namespace nlsplit::inline tools {
 
-void add_transport_option(CLI::App& command, const TransportKind*& transport, bool workers) {
+void add_transport_option(CLI::App& command, const TransportKind*& transport) {
   std::vector<std::string> names;
-  for (const TransportKind& kind : all_transports()) {
-    if (workers || !kind.of_workers) names.emplace_back(kind.name);
-  }
+  for (const TransportKind& kind : all_transports()) names.emplace_back(kind.name);
   command
       .add_option_function<std::string>(
           "--transport", [&transport](const std::string& name) { transport = find_transport(name); },
-          workers ? about_transports()
-                  : "mpi: a rank a device (default); threads: all devices in this process, without mpirun")
+          about_transports())
       ->type_name("NAME")
       ->check(CLI::IsMember(names));
 }
@@ -66,7 +63,20 @@ void add_launch_options(CLI::App& command, LaunchArguments& arguments) {
       .add_flag("--on-hosts", arguments.on_hosts,
                 "Start each device's rank on the host of that name (default: where mpirun likes)")
       ->envname("NLBENCH_ON_HOSTS");
-  add_transport_option(command, arguments.transport, false);
+  add_transport_option(command, arguments.transport);
+  command
+      .add_option(
+          "--workers", arguments.workers,
+          "With --transport grpc: where the ranks of the other hosts wait (nlbench worker), HOST:PORT,HOST:PORT, "
+          "or NAME=HOST:PORT\nwhere the scenario calls the host otherwise; the host without a worker is this "
+          "machine")
+      ->delimiter(',')
+      ->type_name("[NAME=]HOST:PORT");
+  command
+      .add_option("--tls", arguments.credentials,
+                  "With --workers: the folder of certificates and secret (nlbench certificates); without it only "
+                  "workers on this machine")
+      ->type_name("DIR");
   command.add_option("--polling", arguments.polling, "As of nlbench run (default auto)")
       ->check(CLI::IsMember({"auto", "spin", "sleep"}))
       ->envname("NLBENCH_POLLING");

@@ -9,8 +9,8 @@ class App;
 
 namespace nlsplit::inline tools {
 
-// The option --transport. workers: also those whose other ranks wait for this one.
-void add_transport_option(CLI::App& command, const TransportKind*& transport, bool workers);
+// The option --transport.
+void add_transport_option(CLI::App& command, const TransportKind*& transport);
 
 // The options --workers and --tls, of the transport grpc.
 void add_remote_options(CLI::App& command, Remote& remote);
@@ -25,8 +25,8 @@ struct HostsArguments {
 };
 void add_hosts_options(CLI::App& command, HostsArguments& arguments);
 
-// Options --mpirun, --on-hosts, --transport, --polling. All but --transport also from the environment, NLBENCH_MPIRUN,
-// NLBENCH_ON_HOSTS and NLBENCH_POLLING, so that who sets up a cluster can say how to start ranks on it.
+// Options --mpirun, --on-hosts, --transport, --workers, --tls, --polling. Three of them also from the environment,
+// NLBENCH_MPIRUN, NLBENCH_ON_HOSTS and NLBENCH_POLLING, so that who sets up a cluster can say how to start ranks on it.
 void add_launch_options(CLI::App& command, LaunchArguments& arguments);
 
 }  // namespace nlsplit::inline tools

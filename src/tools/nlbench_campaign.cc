@@ -46,9 +46,9 @@ Campaign::Campaign(const LaunchArguments& launch, const std::string& folder, con
 std::vector<int> Campaign::ranks_of(const PredictedPlan& plan) const {
   std::vector<int> ranks;
   for (const std::string& host : plan.hosts) {
-    size_t rank = 0;
-    while (hosts_[rank] != host || std::ranges::count(ranks, static_cast<int>(rank)) > 0) ++rank;
-    ranks.push_back(static_cast<int>(rank));
+    size_t at = 0;
+    while (hosts_[at] != host || std::ranges::count(ranks, ranks_[at]) > 0) ++at;
+    ranks.push_back(ranks_[at]);
   }
   return ranks;
 }
@@ -153,6 +153,7 @@ Result<bool> Campaign::launch_once(std::vector<Planned>& planned, const std::str
 }
 
 Status Campaign::run(const std::vector<const PredictedPlan*>& plans, Rounds rounds, const std::string& doing) {
+  ASSIGN_OR_RETURN(ranks_, ranks_on(launch_, hosts_));
   std::vector<Planned> planned = missing(plans, rounds);
   kept_ = 0;
   all_ = static_cast<size_t>(std::ranges::count(planned, false, &Planned::control));

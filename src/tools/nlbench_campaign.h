@@ -57,7 +57,8 @@ class Campaign {
   const PlanSet& set_;
   ResultsFile& results_;
   const Pace pace_;
-  std::vector<std::string> hosts_;  // by rank
+  std::vector<std::string> hosts_;  // of the ranks that plans need
+  std::vector<int> ranks_;          // of each of those
   size_t failures_ = 0;             // one after the other
   size_t losses_ = 0, all_ = 0, kept_ = 0;
 };

@@ -25,7 +25,7 @@ namespace nlsplit::inline tools {
 namespace {
 
 struct NetworkArguments {
-  std::string scenario, output, nlsim, eager_limit = "65480B";
+  std::string scenario, output, nlsim, eager_limit;
   LaunchArguments launch;
 };
 
@@ -59,6 +59,7 @@ class Measurement {
       : launch_(launch), set_(set), dir_(dir) {
     profile_.machine = describe_machine();
     profile_.eager_limit = set.eager_limit;
+    profile_.transport = launch.transport->name;
   }
 
   // After an interrupt it ends early, and what it knows is of no use.
@@ -133,13 +134,31 @@ class Measurement {
   NetworkProfile profile_;
 };
 
+// Before minutes are spent: does every pair have its ranks, and is one host at most this machine?
+Status check_hosts(const LaunchArguments& launch, const NetworkTests& set) {
+  std::vector<std::string> hosts;
+  const auto have = [&](const std::string& host, std::ptrdiff_t count) {
+    while (std::ranges::count(hosts, host) < count) hosts.push_back(host);
+  };
+  for (const PingPongTest& test : set.tests) {
+    have(test.a, test.a == test.b ? 2 : 1);
+    have(test.b, 1);
+  }
+  const auto ranks = ranks_on(launch, hosts);
+  return ranks ? ok_status() : Status(ranks.error());
+}
+
 Status measure_network(const NetworkArguments& arguments) {
-  ASSIGN_OR_RETURN(const Bytes eager_limit, parse_size(arguments.eager_limit));
+  Bytes eager_limit = bytes(arguments.launch.transport->eager_bytes);
+  if (!arguments.eager_limit.empty()) {
+    ASSIGN_OR_RETURN(eager_limit, parse_size(arguments.eager_limit));
+  }
   RETURN_IF_ERROR(check(arguments.launch));
   ASSIGN_OR_RETURN(const OutputLock lock, OutputLock::beside(arguments.output));
   ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::create());
   const std::string dir = folder.path() + "/set";
   ASSIGN_OR_RETURN(const NetworkTests set, make_network_tests(arguments.nlsim, arguments.scenario, dir, eager_limit));
+  RETURN_IF_ERROR(check_hosts(arguments.launch, set));
   ASSIGN_OR_RETURN(const NetworkProfile profile, Measurement(arguments.launch, set, dir).run());
   if (interrupted()) return ok_status();
   RETURN_IF_ERROR(write_network_profile(arguments.output, profile));
@@ -156,14 +175,17 @@ void add_network_command(CLI::App& app, int& code) {
       "Measure what messages take between the hosts of a scenario: latency and bandwidth of small and large ones.\n"
       "  nlbench network scenarios/mine.yaml -o profiles/network.json --mpirun 'mpirun --hostfile hosts' --on-hosts\n"
       "and then, in the scenario:  network: {profile: profiles/network.json}\n"
-      "Not itself under mpirun: it starts one for each two hosts, with ranks that wait as they do in a real run.");
+      "  nlbench network scenarios/mine.yaml -o profiles/grpc.json --transport grpc --workers b:7000,c:7000 --tls "
+      "keys\n"
+      "Not itself under mpirun: it starts one for each two hosts, with ranks that wait as they do in a real run. A "
+      "profile is of one\ntransport.");
   const auto a = std::make_shared<NetworkArguments>();
   command->add_option("SCENARIO", a->scenario, "The scenario")->required();
   command->add_option("-o,--output", a->output, "The measurements to write (.json)")->required();
   command->add_option(
       "--eager-limit", a->eager_limit,
-      "Messages up to this size start without waiting for their receiver (default 65480B: Open MPI over "
-      "TCP)");
+      "Messages up to this size start without waiting for their receiver (default: what the transport does, 65480B of "
+      "Open MPI over TCP, 64KiB of gRPC)");
   add_launch_options(*command, a->launch);
   command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");
   command->callback([a, &code] {

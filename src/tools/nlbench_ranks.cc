@@ -29,7 +29,7 @@ int end_of_ranks(const Status& status, bool speaks) {
 }  // namespace
 
 void add_ranks_options(CLI::App& command, RanksArguments& arguments) {
-  add_transport_option(command, arguments.transport, true);
+  add_transport_option(command, arguments.transport);
   add_remote_options(command, arguments.remote);
   add_polling_option(command, arguments.polling);
   command

@@ -31,6 +31,7 @@
 #include "tools/nlbench_steps_report.h"
 #include "tools/nlbench_turns.h"
 #include "tools/nlbench_worker_job.h"
+#include "tools/nlbench_worker_turns.h"
 #include "tools/terminal.h"
 
 namespace nlsplit::inline tools {
@@ -308,6 +309,15 @@ Status run_turns_over_ranks(const RunArguments& arguments, RunOptions options, T
   });
 }
 
+Status run_turns_over_workers(const RunArguments& arguments, RunOptions options, Transport& transport) {
+  options.flight = nullptr;
+  return lead_turns(arguments, options, transport, [&](const RunArguments& of_turn, Transport& part) {
+    std::optional<TemporaryFolder> folder;
+    Finished finished;
+    return run_over_ranks(of_turn, options, part, folder, finished);
+  });
+}
+
 int finish(const Status& status, bool speaks) {
   clear_progress();
   if (interrupted()) {
@@ -330,8 +340,6 @@ int run_command(const RunArguments& arguments) {
   auto options = options_of(arguments);
   if (!options) return report(options.error());
   if (arguments.hosts.asked) return finish(print_hosts_of(arguments), true);
-  if (!arguments.turns.empty() && kind.of_workers)
-    return report(unsupported(fmt::format("--turns over {}: workers take part in one plan", kind.name)));
   // Beyond the end of this function: another thread may end the process at any time.
   static FlightRecords records(flight_dir(arguments), run_id());
   record_crashes(records);
@@ -354,7 +362,9 @@ int run_command(const RunArguments& arguments) {
   start.notice = options->notice;
   // Without a heartbeat nobody knows whether rank 0 still works.
   const double patience_s = arguments.heartbeat_s > 0 ? arguments.deadlines.prepare_s : 0;
-  const WorkerTask task = arguments.steps > 0 ? WorkerTask::session : WorkerTask::run;
+  const WorkerTask task = !arguments.turns.empty() ? WorkerTask::turns
+                          : arguments.steps > 0    ? WorkerTask::session
+                                                   : WorkerTask::run;
   start.remote = remote_of(arguments.remote, {task, false, patience_s, *options});
   Finished finished;
   start.last_words = [&](Error why, bool speaks) {
@@ -380,6 +390,7 @@ int run_command(const RunArguments& arguments) {
   (*transport)->liveness().record_in(&records.of(rank, (*transport)->size()));
   if (rank == 0 && !arguments.supervised.empty()) std::fputs(started_line(arguments.supervised).c_str(), stderr);
   const Status status = arguments.turns.empty() ? run_over_ranks(arguments, *options, **transport, folder, finished)
+                        : kind.of_workers       ? run_turns_over_workers(arguments, *options, **transport)
                                                 : run_turns_over_ranks(arguments, *options, **transport);
   say_end(arguments, interrupted() ? exit_interrupted : status.ok() ? 0 : exit_code(status.error()));
   if (interrupted())

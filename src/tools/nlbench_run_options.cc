@@ -95,7 +95,7 @@ void add_run_options(CLI::App& app, int& code, int (*run)(const RunArguments&)) 
           "online plan\n"
           "can `replay` it (docs/schedules.md)")
       ->excludes(steps);
-  add_transport_option(*command, a->transport, true);
+  add_transport_option(*command, a->transport);
   add_remote_options(*command, a->remote);
   add_polling_option(*command, a->polling);
   command
@@ -153,6 +153,7 @@ void add_run_options(CLI::App& app, int& code, int (*run)(const RunArguments&)) 
                    "WHAT is a folder of plans: run them in turns on these ranks, as FILE says. For `nlbench validate`, "
                    "which writes FILE")
       ->type_name("FILE");
+  command->add_flag("--turn-traces", a->turn_traces, "With --turns: a trace of each, too. For `nlbench network`");
   add_hosts_options(*command, a->hosts);
   command->add_option("--nlsim", a->job.nlsim,
                       "Where nlsim is, which plans scenarios and reads models (default: beside nlbench)");

@@ -20,14 +20,16 @@ std::string line_of(const Turn& turn) {
                      fmt::join(turn.ranks, " "));
 }
 
+}  // namespace
+
 RunArguments of_turn(const RunArguments& arguments, const Turn& turn) {
   RunArguments one = arguments;
   one.job.what = arguments.job.what + "/" + turn.folder;
   one.json = fmt::format("{}/{}.json", arguments.job.what, turn.figures);
+  if (arguments.turn_traces) one.trace = fmt::format("{}/{}.trace", arguments.job.what, turn.figures);
   return one;
 }
 
-// A plan that fails is no reason to stop.
 Status note_failure(const RunArguments& arguments, const Turn& turn, const Status& status) {
   if (status.ok() || interrupted()) return ok_status();
   return write_file(fmt::format("{}/{}.error", arguments.job.what, turn.figures), status.error().message + "\n");
@@ -43,8 +45,6 @@ Status check_members(const Turn& turn, int ranks, const std::string& file) {
   return invalid_input(
       fmt::format("{}: {} runs on ranks {}, and there are {}", file, turn.folder, fmt::join(turn.ranks, ", "), ranks));
 }
-
-}  // namespace
 
 std::string to_text(const std::vector<Turn>& turns) {
   std::string text;

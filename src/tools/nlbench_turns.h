@@ -5,6 +5,8 @@
 //   run p7 p7.0 1         DIR/p7, which has one device, on rank 1; if it fails, why stands in DIR/p7.0.error
 //   generate p2 p2.0 0 1  DIR/p2 is a session, and generates text
 //
+// With --turn-traces a trace of each stands in DIR/p1.0.trace.
+//
 // While a turn runs the other ranks sleep. A rank that is lost ends the launch.
 #pragma once
 
@@ -25,6 +27,14 @@ struct Turn {
 std::string to_text(const std::vector<Turn>& turns);
 // Errors name `file` and the line.
 Result<std::vector<Turn>> parse_turns(const std::string& text, const std::string& file);
+
+// Of `arguments`, whose `job.what` has the folders: the turns of its file, and what `nlbench run` does in one of them.
+Result<std::vector<Turn>> read_turns(const RunArguments& arguments);
+RunArguments of_turn(const RunArguments& arguments, const Turn& turn);
+// Error: a rank that is not there; names `file`.
+Status check_members(const Turn& turn, int ranks, const std::string& file);
+// A plan that fails is no reason to stop: why stands in a file beside the others' figures.
+Status note_failure(const RunArguments& arguments, const Turn& turn, const Status& status);
 
 // All ranks call it. `run` runs one turn on its ranks; a plan that fails does not keep the others from their turns.
 Status run_turns(const RunArguments& arguments, Transport& transport,

@@ -189,6 +189,11 @@ Status validate(const ValidateArguments& arguments) {
   ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::create());
   const std::string dir = folder.path() + "/set";
   ASSIGN_OR_RETURN(const PlanSet set, make_set(arguments, dir));
+  if (set.generates && arguments.launch.transport->of_workers)
+    return unsupported(
+        fmt::format("{} generates text, and that is validated over mpi or threads: workers take turns in "
+                    "plans that compute a batch",
+                    arguments.scenario));
   if (set.generates && arguments.recalibrate)
     return unsupported(
         fmt::format("--recalibrate: {} generates text, and nothing is learnt from that yet", arguments.scenario));
@@ -217,6 +222,7 @@ void add_validate_command(CLI::App& app, int& code) {
       "  nlbench validate scenarios/mine.yaml -o validation --top 10 --also 40\n"
       "  nlbench validate scenarios/mine.yaml -o validation --top 5 --also 0 --confident\n"
       "  nlbench validate scenarios/mine.yaml -o validation --mpirun 'mpirun --hostfile hosts' --on-hosts\n"
+      "  nlbench validate scenarios/mine.yaml -o validation --transport grpc --workers b:7000,c:7000 --tls keys\n"
       "Of a scenario that generates text: the time of each token (TPOT) and to the first one (TTFT).\n"
       "Not itself under mpirun: it starts one for all plans, with a rank for each device, and they run in turns. Each "
       "round\nbegins and ends with the unsplit network on one device, the control: what is slow for a minute is slow "

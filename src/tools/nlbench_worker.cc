@@ -18,6 +18,7 @@
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_ranks.h"
 #include "tools/nlbench_worker_job.h"
+#include "tools/nlbench_worker_turns.h"
 
 namespace nlsplit::inline tools {
 namespace {
@@ -41,6 +42,9 @@ Status take_part(const WorkerArguments& arguments, Transport& transport, WorkerJ
         break;
       case WorkerTask::survey:
         RETURN_IF_ERROR(run_survey(nullptr, transport, {interrupted, arguments.gpu_backend}));
+        break;
+      case WorkerTask::turns:
+        RETURN_IF_ERROR(follow_turns(options, transport));
         break;
       case WorkerTask::run:
         RETURN_IF_ERROR(run(nullptr, Job{}, transport, options));

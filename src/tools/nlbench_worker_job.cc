@@ -59,7 +59,7 @@ Result<WorkerJob> parse_worker_job(const std::string& text) {
   try {
     const json value = json::parse(text);
     const int task = value.at("task").get<int>();
-    if (task < 0 || task > static_cast<int>(WorkerTask::survey)) wrong = "task";
+    if (task < 0 || task > static_cast<int>(WorkerTask::turns)) wrong = "task";
     job.task = static_cast<WorkerTask>(task);
     job.agrees_on_failure = value.at("agrees_on_failure").get<bool>();
     job.patience_s = value.at("patience_s").get<double>();

@@ -10,7 +10,8 @@
 
 namespace nlsplit::inline tools {
 
-enum class WorkerTask : uint8_t { run, session, survey };  // run(), run_session(), run_survey()
+// run(), run_session(), run_survey(), follow_turns()
+enum class WorkerTask : uint8_t { run, session, survey, turns };
 
 struct WorkerJob {
   WorkerTask task = WorkerTask::run;

@@ -25,6 +25,7 @@ class Network : public ::testing::Test {
   std::string path_ = std::filesystem::temp_directory_path() / ("network-test-" + std::to_string(::getpid()));
   const NetworkProfile profile_{"",
                                 "a machine",
+                                "grpc",
                                 bytes(1000),
                                 {{"a",
                                   "b",
@@ -50,6 +51,7 @@ TEST_F(Network, SurvivesItsFile) {
   const auto read = read_network_profile(path_);
   ASSERT_TRUE(read.ok()) << read.error().to_string();
   EXPECT_EQ(read->machine, "a machine");
+  EXPECT_EQ(read->transport, "grpc");
   EXPECT_EQ(read->eager_limit, bytes(1000));
   ASSERT_EQ(read->routes.size(), 1u);
   EXPECT_EQ(read->routes[0].eager, profile_.routes[0].eager);

@@ -138,6 +138,53 @@ TEST(Worker, IsSurveyedForAScenario) {
   c.wait_for(2);
 }
 
+// Plans whose first device is a worker's get everything from rank 0, which then has no part in them.
+TEST(Worker, TakesTurnsInPlansThatAreValidated) {
+  const Scratch scratch;
+  const std::string scenario = scratch.write("s.yaml", small_scenario());
+  const Worker b, c;
+  const std::string workers = " --transport grpc --workers b=" + b.address() + ",c=" + c.address();
+  const Outcome outcome = nlbench(
+      fmt::format("validate {} -o {} --top 8 --also 6 --rounds 2 --duration 10ms{}", scenario, scratch / "v", workers));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("14 of 14 plans measured"));
+  EXPECT_EQ(nlbench(fmt::format("validate {} -o {}{}", scenario, scratch / "w", " --transport grpc")).code, 2);
+  const Outcome one =
+      nlbench(fmt::format("validate {} -o {} --transport grpc --workers b={}", scenario, scratch / "w", b.address()));
+  EXPECT_EQ(one.code, 2);
+  EXPECT_THAT(one.err, HasSubstr("have no worker, and only one can be this machine"));
+  const Outcome mpi = nlbench(fmt::format("validate {} -o {} --workers b={}", scenario, scratch / "w", b.address()));
+  EXPECT_EQ(mpi.code, 2);
+  EXPECT_THAT(mpi.err, HasSubstr("--workers are for --transport grpc, and this is mpi"));
+}
+
+TEST(Worker, TakesTurnsInMeasurementsBetweenOthers) {
+  const Scratch scratch;
+  const std::string scenario = scratch.write("s.yaml", small_scenario()), set = scratch / "set";
+  ASSERT_EQ(nlsim("lower " + scenario + " --network-set " + set + " --eager-limit 64KiB").code, 0);
+  const Worker b, c;
+  // Both ways round, without rank 0 and with it; one folder is not there, which is no reason to stop.
+  const std::string turns =
+      scratch.write("turns", "run g1 x 1 2\nrun g1 y 2 1\nrun nothing z 1 2\nrun g1 v 1 0\nrun g1 w 0 2\n");
+  const Outcome outcome =
+      nlbench(fmt::format("run {} --turns {} --turn-traces --repeats 1{}", set, turns, over({&b, &c})));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  for (const char* figures : {"x", "y", "v", "w"}) {
+    EXPECT_THAT(value_of(read_file(set + "/" + figures + ".json")), HasSubstr("\"makespans_s\"")) << figures;
+    EXPECT_THAT(value_of(read_file(set + "/" + figures + ".trace")), HasSubstr("traceEvents")) << figures;
+  }
+  EXPECT_THAT(value_of(read_file(set + "/z.error")), HasSubstr("nlsim lower failed with exit code 2"));
+  // A worker's run may just be ending when the next one begins.
+  for (int i = 0; i < 4; ++i) {
+    const Outcome next = nlbench(fmt::format("run {} --turns {} --repeats 1{}", set, turns, over({&b, &c})));
+    EXPECT_EQ(next.code, 0) << next.err;
+  }
+  const std::string bad = scratch.write("bad", "run g1 x 1 3\n");
+  const Outcome refused = nlbench(fmt::format("run {} --turns {}{}", set, bad, over({&b, &c})));
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("runs on ranks 1, 3, and there are 3"));
+}
+
 TEST(Worker, ADeadOneEndsTheRunAndTheOthersGoOn) {
   const Scratch scratch;
   const std::string scenario = scratch.write("s.yaml", small_scenario());

@@ -204,7 +204,8 @@ class ClientStream final : public StreamOf<grpc::ClientBidiReactor<grpc::ByteBuf
 
   std::string peer() const override { return context_.peer(); }
   void OnDone(const grpc::Status& status) override {
-    end(status.ok() ? "" : status.error_message().empty() ? "the connection ended" : status.error_message());
+    const bool broke = status.error_code() == grpc::StatusCode::UNAVAILABLE || status.error_message().empty();
+    end(status.ok() ? "" : broke ? broken_stream : status.error_message());
   }
 
  private:
@@ -230,7 +231,7 @@ class ServerStream final : public StreamOf<grpc::ServerGenericBidiReactor> {
 
   std::string peer() const override { return peer_; }
   void OnCancel() override { cancelled_ = true; }
-  void OnDone() override { end(cancelled_ ? "the connection ended" : ""); }
+  void OnDone() override { end(cancelled_ ? broken_stream : ""); }
 
  private:
   void close_now(const std::string& refused) override {

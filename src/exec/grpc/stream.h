@@ -25,9 +25,12 @@ struct StreamEvents {
   // The bytes behind the header are these parts, until it returns. false: that is no frame of ours, and the stream
   // ends.
   std::function<bool(const FrameHeader& header, std::span<const std::span<const std::byte>> parts)> frame;
-  // Once, at last. why: empty if both ends came to it on purpose.
+  // Once, at last. why: empty if both ends came to it on purpose; broken_stream if the network did, or the other
+  // process went.
   std::function<void(const std::string& why)> ended;
 };
+
+inline constexpr const char* broken_stream = "the connection ended";
 
 class FrameStream {
  public:

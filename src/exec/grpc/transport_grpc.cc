@@ -67,8 +67,14 @@ std::chrono::system_clock::time_point from_now(Clock::duration wait) {
          std::chrono::duration_cast<std::chrono::system_clock::duration>(std::max(wait, Clock::duration::zero()));
 }
 
+// A worker that still is at the end of its last run says one of these, or goes.
+constexpr const char* in_other_run = "the worker takes part in another run";
+constexpr const char* worker_ends = "the worker ends";
+constexpr milliseconds last_run_ends(3000), between_calls(50);
+
 struct Peer {
-  std::string address;  // where it was dialled, or from where it came
+  std::optional<Hello> hello;  // of a peer that this rank dials
+  std::string address;         // where it was dialled, or from where it came
   std::shared_ptr<FrameStream> stream;
   std::optional<AboutRank> about;  // once it has welcomed this rank, or greeted
   bool ready = false;
@@ -121,6 +127,7 @@ class GrpcTransport final : public Transport {
     if (!options_.remote.credentials.empty()) arguments.SetSslTargetNameOverride(certificate_name);
     Peer& it = peers_[static_cast<size_t>(peer)];
     it.address = address;
+    it.hello = hello;
     it.stream = dial(grpc::CreateCustomChannel(address, credentials_.client, arguments), events_of(peer));
     it.stream->put(text_frame(FrameKind::hello, to_string(hello)));
   }
@@ -260,10 +267,30 @@ class GrpcTransport final : public Transport {
     return all;
   }
 
+  // Runs follow each other closely: who was at the end of the last one is called again, for a while.
+  void call_again(std::unique_lock<std::mutex>& lock) {
+    std::vector<size_t> again;
+    for (size_t r = 0; r < peers_.size(); ++r) {
+      Peer& peer = peers_[r];
+      if (!peer.ended || !peer.hello || peer.about) continue;
+      if (*peer.ended != in_other_run && *peer.ended != worker_ends && *peer.ended != broken_stream) continue;
+      peer.ended.reset();
+      std::erase(broken_, static_cast<int>(r));
+      again.push_back(r);
+    }
+    if (again.empty()) return;
+    changed_.wait_until(lock, from_now(between_calls));
+    lock.unlock();
+    for (const size_t r : again) dial_to(static_cast<int>(r), peers_[r].address, Hello(*peers_[r].hello));
+    lock.lock();
+  }
+
   template <class Done>
   Status wait_for_all(const Done& done, Clock::time_point until, bool (*cancelled)()) {
+    const Clock::time_point begin = Clock::now();
     std::unique_lock lock(mutex_);
     for (;;) {
+      if (Clock::now() < std::min(begin + last_run_ends, until)) call_again(lock);
       std::string missing;
       for (size_t r = 0; r < peers_.size(); ++r) {
         if (r == static_cast<size_t>(rank_)) continue;
@@ -434,7 +461,7 @@ class Waiter final : public GrpcWorker {
       for (const auto& [number, visitor] : visitors_)
         if (visitor.stream) left.push_back(visitor.stream);  // else it is ending
     }
-    for (const auto& stream : left) stream->refuse("the worker ends");
+    for (const auto& stream : left) stream->refuse(worker_ends);
     if (server_) server_->Shutdown(std::chrono::system_clock::now());
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [this] { return visitors_.empty(); });
@@ -488,7 +515,7 @@ class Waiter final : public GrpcWorker {
         strangers.push_back(visitor.stream);
     }
     lock.unlock();
-    for (const auto& stream : strangers) stream->refuse(other_run);
+    for (const auto& stream : strangers) stream->refuse(in_other_run);
     for (const int number : early) attach(number);
     for (int peer = rank + 1; peer < size; ++peer) {
       transport->dial_to(peer, hello.addresses[static_cast<size_t>(peer)],
@@ -508,8 +535,6 @@ class Waiter final : public GrpcWorker {
   }
 
  private:
-  static constexpr const char* other_run = "the worker takes part in another run";
-
   struct Visitor {
     std::shared_ptr<FrameStream> stream;
     std::optional<Hello> hello;
@@ -557,10 +582,10 @@ class Waiter final : public GrpcWorker {
     }
     {
       const std::lock_guard lock(mutex_);
-      if (closing_) return "the worker ends";
+      if (closing_) return worker_ends;
       const bool is_first = hello->from == 0;
       if (is_first ? first_.has_value() : phase_ == Phase::has_met || (phase_ == Phase::meets && !belongs(*hello)))
-        return other_run;
+        return in_other_run;
       const auto early = std::ranges::count_if(visitors_, [](const auto& it) { return it.second.hello.has_value(); });
       if (!is_first && phase_ == Phase::waits && early >= most_early) return "too many ranks came before rank 0";
       visitors_.at(number).hello = *hello;

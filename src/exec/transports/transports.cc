@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #ifdef NLS_GRPC
+#include "exec/grpc/frame.h"
 #include "exec/grpc/transport_grpc.h"
 #endif
 #include "exec/mpi/transport_mpi.h"
@@ -12,13 +13,23 @@ namespace nlsplit::inline exec {
 
 std::span<const TransportKind> all_transports() {
   static constexpr TransportKind kinds[] = {
-      {.name = "mpi", .about = "a rank a device", .start = start_mpi, .launched_as = launched_by_mpirun},
-      {.name = "threads", .about = "all devices in this process, without mpirun", .make_world = make_thread_world},
+      // Open MPI's over TCP: 64 KiB with its own header of 56 bytes.
+      {.name = "mpi",
+       .about = "a rank a device",
+       .start = start_mpi,
+       .launched_as = launched_by_mpirun,
+       .eager_bytes = 65480},
+      // A Program's own; this is what programs that are to measure it have.
+      {.name = "threads",
+       .about = "all devices in this process, without mpirun",
+       .make_world = make_thread_world,
+       .eager_bytes = 65480},
 #ifdef NLS_GRPC
       {.name = "grpc",
        .about = "a rank on this machine, the others on --workers",
        .start = start_grpc,
-       .of_workers = true},
+       .of_workers = true,
+       .eager_bytes = eager_bytes},
 #endif
   };
   return kinds;
