@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "base/hash.h"
-
 namespace nlsplit::inline compiler {
 namespace {
 
@@ -53,10 +51,29 @@ KernelGraph with_readers(Graph graph, const std::vector<bool>& computed) {
   return result;
 }
 
+// Equal descs have equal ones.
+uint64_t hash_of(const ComputeDesc& desc) {
+  uint64_t hash = static_cast<uint64_t>(desc.op);
+  const auto add = [&hash](uint64_t part) {
+    hash = (hash ^ part) * 0x9e3779b97f4a7c15;  // 2^64 / golden ratio: Knuth, TAOCP 3, section 6.4
+    hash ^= hash >> 32;
+  };
+  add(static_cast<uint64_t>(desc.kernel.name));
+  add(desc.weights);
+  for (const std::vector<TensorType>* types : {&desc.inputs, &desc.outputs}) {
+    for (const TensorType& type : *types) {
+      add(static_cast<uint64_t>(type.dtype) << 32 | static_cast<uint64_t>(type.block));
+      for (const int64_t extent : type.shape) add(static_cast<uint64_t>(extent));
+    }
+  }
+  for (const DescStep& step : desc.epilogue) add(static_cast<uint64_t>(step.op));
+  return hash;
+}
+
 // Facts of the kernels; equal computations are found.
 std::vector<NodeKernel> facts_of(const Graph& graph, const std::vector<ComputeDesc>& descs) {
   std::vector<NodeKernel> kernels;
-  std::unordered_multimap<uint64_t, size_t> by_signature;
+  std::unordered_multimap<uint64_t, size_t> by_hash;
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     if (is_view(graph.nodes[n].op)) {
       kernels.push_back({n, {}, bytes(0), 0});
@@ -64,13 +81,13 @@ std::vector<NodeKernel> facts_of(const Graph& graph, const std::vector<ComputeDe
     }
     NodeKernel& facts = kernels.emplace_back(facts_of(descs[n]));
     facts.same_as = n;
-    const uint64_t key = hash_text(signature(descs[n]));
-    const auto [begin, end] = by_signature.equal_range(key);
+    const uint64_t key = hash_of(descs[n]);
+    const auto [begin, end] = by_hash.equal_range(key);
     const auto same = std::find_if(begin, end, [&](const auto& entry) { return descs[entry.second] == descs[n]; });
     if (same != end)
       facts.same_as = same->second;
     else
-      by_signature.emplace(key, n);
+      by_hash.emplace(key, n);
   }
   return kernels;
 }

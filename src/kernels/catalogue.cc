@@ -224,13 +224,13 @@ Result<std::vector<KernelId>> candidates(const ComputeDesc& desc, Level level) {
   std::string said;
   std::vector<KernelId> ids[3];  // by standing
   for (const KernelName name : kernels_of(level.isa)) {
-    if (info_of(name).only_in_place) continue;
+    const KernelInfo& row = info_of(name);
+    if (row.only_in_place || !is_one_of(row.ops, desc.op)) continue;
     const std::optional<Refusal> refused = refusal({name, level}, desc);
     if (!refused) {
-      const KernelInfo& row = info_of(name);
       const Standing standing = row.standing == nullptr ? Standing::usual : row.standing(desc);
       ids[static_cast<size_t>(standing)].emplace_back(name, level);
-    } else if (!refused->other_operator) {
+    } else {
       said += fmt::format("; {}: {}", name_of(name), refused->why);
     }
   }

@@ -19,6 +19,8 @@ inline constexpr ScaledLinks no_network = {1e300, 0};
 
 // By the fast tier, and no shorter than the busiest link or device.
 double makespan_over(const LoweredPlan& lowered, const ScaledLinks& links);
+// Whether that is less than so many seconds: not simulated where the busiest link or device alone takes longer.
+bool is_shorter_over(const LoweredPlan& lowered, const ScaledLinks& links, double seconds);
 
 // The factor at which `wins` changes, by bisection over nine decades, if it does so once: true from there on if
 // `rising`, else true up to there. None: it is the same at both ends.

@@ -14,7 +14,7 @@ std::optional<double> break_even(const std::vector<const LoweredPlan*>& splits, 
       [&](double factor) {
         const double alone = makespan_over(single, {.bandwidth = factor});
         return std::any_of(splits.begin(), splits.end(), [&](const LoweredPlan* split) {
-          return makespan_over(*split, {.bandwidth = factor}) < alone / clearly_faster;
+          return is_shorter_over(*split, {.bandwidth = factor}, alone / clearly_faster);
         });
       },
       true);
