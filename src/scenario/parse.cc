@@ -14,16 +14,13 @@
 #include "partition/search_methods.h"
 #include "scenario/read_model.h"
 #include "scenario/scenario.h"
-#include "serving/arrivals.h"
 
 namespace nlsplit::inline scenario {
 
 namespace {
 
 // Beyond these no plan could be built in memory: a typing error is then better told than computed.
-constexpr int64_t max_batch = 1'000'000;
 constexpr int64_t max_keep = 100'000;
-constexpr int64_t max_positions = 1 << 22;  // of a sequence
 constexpr int64_t max_candidates = 1'000'000;
 constexpr int64_t max_extent = int64_t{1} << 31;
 constexpr int64_t max_elements = int64_t{1} << 40;
@@ -113,9 +110,6 @@ Status parse_model(const Source& source, const Yaml& node, Scenario& scenario) {
   return ok_status();
 }
 
-constexpr std::string_view generation_keys[] = {"prompt",  "tokens",     "sequences", "chunk",
-                                                "context", "candidates", "arrivals"};
-
 // A workload of several.
 std::vector<std::string_view> program_keys() {
   std::vector<std::string_view> keys = {"mode", "batch", "micro_batches"};
@@ -125,74 +119,8 @@ std::vector<std::string_view> program_keys() {
 
 std::vector<std::string_view> workload_keys() {
   std::vector<std::string_view> keys = program_keys();
-  std::ranges::copy(generation_keys, std::back_inserter(keys));
+  std::ranges::copy(generation_keys(), std::back_inserter(keys));
   return keys;
-}
-
-// {rate: 2/s, requests: 500, seed: 1}
-Result<Generation::Arrivals> parse_arrivals(const Source& source, const Yaml& node) {
-  constexpr int64_t most_requests = 1'000'000;
-  ASSIGN_OR_RETURN(const Fields fields, Fields::open(source, node, "arrivals", {"rate", "requests", "seed"}));
-  Generation::Arrivals arrivals;
-  ASSIGN_OR_RETURN(const Yaml* rate, fields.need("rate"));
-  ASSIGN_OR_RETURN(const std::string text, read_text(source, *rate, "a rate"));
-  const Result<double> read = parse_rate(text);
-  if (!read.ok()) return source.at(*rate, read.error().message);
-  arrivals.rate = *read;
-  ASSIGN_OR_RETURN(const Yaml* requests, fields.need("requests"));
-  ASSIGN_OR_RETURN(arrivals.requests, read_integer(source, *requests, "requests", 1, most_requests));
-  if (const Yaml* seed = fields.find("seed")) {
-    ASSIGN_OR_RETURN(const int64_t value, read_integer(source, *seed, "seed", 0, INT64_MAX));
-    arrivals.seed = static_cast<uint64_t>(value);
-  }
-  return arrivals;
-}
-
-// A number, or a list of them.
-Status parse_sequences(const Source& source, const Fields& workload, Generation& of) {
-  const Yaml* node = workload.find("sequences");
-  if (node == nullptr) return ok_status();
-  of.sequences.clear();
-  if (node->is_list() && node->items.empty()) return source.at(*node, "a number of sequences is missing");
-  for (const Yaml& item : node->is_list() ? node->items : std::vector<Yaml>{*node}) {
-    ASSIGN_OR_RETURN(const int64_t count, read_integer(source, item, "sequences", 1, max_batch));
-    if (std::ranges::find(of.sequences, count) != of.sequences.end())
-      return source.at(item, fmt::format("{} sequences are given twice", count));
-    of.sequences.push_back(count);
-  }
-  return ok_status();
-}
-
-// Its sequences are the batch.
-Status parse_generation(const Source& source, const Fields& workload, Scenario& scenario) {
-  if (const Yaml* node = workload.find("batch"))
-    return source.at(*node, "'batch' is not for generation: 'sequences' says how many go on at once");
-  Generation& of = scenario.generation.emplace();
-  const auto read = [&](std::string_view key, int64_t& value, int64_t least, int64_t most) -> Status {
-    if (const Yaml* node = workload.find(key)) {
-      ASSIGN_OR_RETURN(value, read_integer(source, *node, key, least, most));
-    }
-    return ok_status();
-  };
-  RETURN_IF_ERROR(read("prompt", of.prompt, 1, max_positions));
-  RETURN_IF_ERROR(read("tokens", of.tokens, 1, max_positions));
-  RETURN_IF_ERROR(parse_sequences(source, workload, of));
-  scenario.batch = of.sequences.front();
-  of.chunk = std::min(of.chunk, of.prompt);
-  RETURN_IF_ERROR(read("chunk", of.chunk, 1, of.prompt));
-  const int64_t in_chunks = (of.prompt + of.chunk - 1) / of.chunk * of.chunk;
-  of.context = std::max(in_chunks, of.prompt + of.tokens - 1);  // the last token is never an input
-  RETURN_IF_ERROR(read("context", of.context, of.context, max_positions * 3));
-  RETURN_IF_ERROR(read("candidates", of.candidates, 1, max_positions));
-  if (const Yaml* arrivals = workload.find("arrivals")) {
-    ASSIGN_OR_RETURN(of.arrivals, parse_arrivals(source, *arrivals));
-  }
-  scenario.micro_batches = {1};
-  if (const Yaml* counts = workload.find("micro_batches")) {
-    ASSIGN_OR_RETURN(scenario.micro_batches, parse_micro_batches(source, *counts, scenario.batch));
-  }
-  scenario.objective = Objective::latency;
-  return ok_status();
 }
 
 Status parse_workload(const Source& source, const Fields& workload, Scenario& scenario) {
@@ -210,7 +138,7 @@ Status parse_workload(const Source& source, const Fields& workload, Scenario& sc
       scenario.schedules = {"gpipe", "1f1b"};
     }
   }
-  for (const std::string_view key : generation_keys) {
+  for (const std::string_view key : generation_keys()) {
     if (const Yaml* node = workload.find(key))
       return source.at(*node, fmt::format("'{}' is for generation: mode: generation", key));
   }
@@ -337,31 +265,6 @@ Status parse_objective(const Source& source, const Yaml& node, Scenario& scenari
   static constexpr std::array<std::string_view, 2> objectives = {"throughput", "latency"};
   ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, node, "objective", objectives));
   scenario.objective = chosen == 0 ? Objective::throughput : Objective::latency;
-  return ok_status();
-}
-
-// What a plan that generates must reach.
-Status parse_requirements(const Source& source, const Yaml& node, Scenario& scenario) {
-  if (!scenario.generation) return source.at(node, "'require' is for generation: mode: generation");
-  ASSIGN_OR_RETURN(const Fields fields,
-                   Fields::open(source, node, "require", {"tpot", "ttft", "tokens_per_second", "context"}));
-  Requirements& require = scenario.generation->require;
-  const auto read_time = [&](std::string_view key, std::optional<double>& value) -> Status {
-    const Yaml* at = fields.find(key);
-    if (at == nullptr) return ok_status();
-    ASSIGN_OR_RETURN(const Seconds most, read_quantity(source, *at, parse_time));
-    if (most.value() <= 0) return source.at(*at, "nothing takes no time");
-    value = most.value();
-    return ok_status();
-  };
-  RETURN_IF_ERROR(read_time("tpot", require.tpot_s));
-  RETURN_IF_ERROR(read_time("ttft", require.ttft_s));
-  if (const Yaml* at = fields.find("tokens_per_second")) {
-    ASSIGN_OR_RETURN(require.tokens_per_second, read_number(source, *at, "tokens_per_second", 0, max_weight));
-  }
-  if (const Yaml* at = fields.find("context")) {
-    ASSIGN_OR_RETURN(require.context, read_integer(source, *at, "context", 1, max_positions * 3));
-  }
   return ok_status();
 }
 

@@ -6,7 +6,8 @@
 
 namespace nlsplit::inline scenario {
 
-inline constexpr int64_t max_devices = 10'000;  // also the limit for the switches and links of a scenario's lists
+inline constexpr int64_t max_batch = 1'000'000;  // larger is a typing error: no plan could be built in memory
+inline constexpr int64_t max_devices = 10'000;   // also the limit for the switches and links of a scenario's lists
 
 // Paths in a scenario are relative to the folder it stands in.
 std::string beside(const std::string& scenario_file, const std::string& path);
@@ -20,6 +21,11 @@ Status parse_noise(const Source& source, const Yaml& node, Scenario& scenario);
 // The keys of a workload that are for training, once its mode is known: a scenario with `training`, or without.
 std::span<const std::string_view> training_keys();
 Status parse_training(const Source& source, const Fields& workload, Scenario& scenario);
+
+// The same of generation: its sequences are the batch. And search: {require}, what a plan that generates must reach.
+std::span<const std::string_view> generation_keys();
+Status parse_generation(const Source& source, const Fields& workload, Scenario& scenario);
+Status parse_requirements(const Source& source, const Yaml& node, Scenario& scenario);
 
 // A plan's stages, micro-batches and schedule: a list of stages, or a map with them. `workload_batch` 0: it stands in a
 // file of its own, where the batch is not known and it may name itself.

@@ -8,6 +8,7 @@
 
 #include "base/text_reader.h"
 #include "scenario/parse.h"
+#include "scenario/parse_cluster.h"
 
 namespace nlsplit::inline scenario {
 
@@ -17,7 +18,6 @@ constexpr int64_t least_runs = 2, max_runs = 10'000;
 constexpr double max_jitter = 1;      // 100 %
 constexpr double max_time = 3600;     // s, as latencies
 constexpr double least_burst = 1e-6;  // s: every burst is simulated
-constexpr double min_rate = 1;        // byte/s, as links
 
 // "30%" → 0.3, above 0 and at most `most`.
 Result<double> read_percentage(const Source& source, const Yaml& node, std::string_view what, double most) {

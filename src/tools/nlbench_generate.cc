@@ -16,7 +16,6 @@
 #include "text/chat_template.h"
 #include "text/read_tokenizer.h"
 #include "text/sample.h"
-#include "tools/launch_options.h"
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_generation_job.h"
 #include "tools/nlbench_ranks.h"
@@ -34,7 +33,6 @@ struct GenerateArguments {
   int64_t tokens = 0;  // 0: the workload's
   Sampling sampling{.temperature = 0};
   bool ignores_end = false, chats = false;
-  HostsArguments hosts;
 };
 
 // What rank 0 reads.
@@ -285,10 +283,7 @@ Status generate(const GenerateArguments& arguments, const Request& request, cons
 }
 
 int generate_command(const GenerateArguments& arguments) {
-  if (arguments.hosts.asked) {
-    catch_interrupts(1, true);  // so that the folder of weights goes
-    return end_command(print_session_hosts(arguments.plan, *arguments.ranks.transport, arguments.hosts.places));
-  }
+  if (arguments.ranks.hosts.asked) return print_session_hosts(arguments.plan, arguments.ranks);
   return run_session_command(
       arguments.ranks, options_of(arguments), [&] { return read_request(arguments); },
       [&](const Request& request, const RunOnRanks& run) { return generate(arguments, request, run); });
@@ -309,7 +304,6 @@ void add_generate_command(CLI::App& app, int& code) {
   add_session_options(*command, a->plan,
                       "A scenario (.yaml), or a folder saved by `nlsim lower S --session --save DIR`");
   add_ranks_options(*command, a->ranks);
-  add_hosts_options(*command, a->hosts);
   command->add_option("--prompt", a->prompts, "What to go on from; several: so many sequences side by side")
       ->type_name("TEXT")
       ->allow_extra_args(false);

@@ -129,14 +129,6 @@ void add_session_options(CLI::App& command, JobArguments& arguments, const std::
                      "Where nlsim is, which plans scenarios and reads models (default: beside nlbench)");
 }
 
-Status print_session_hosts(const JobArguments& arguments, const TransportKind& transport, bool places,
-                           bool for_training) {
-  std::optional<TemporaryFolder> folder;
-  ASSIGN_OR_RETURN(const LoadedSession loaded, load_session(arguments, folder, for_training));
-  if (transport.launched_as != nullptr) print_hosts(loaded.saved.session.programs.front(), places);
-  return ok_status();
-}
-
 Result<LoadedJob> load_job(const JobArguments& arguments, std::optional<TemporaryFolder>& folder) {
   std::string dir = arguments.what;
   if (is_saved(dir)) {

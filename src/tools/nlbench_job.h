@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "exec/run.h"
-#include "exec/transport_kind.h"
 #include "measure/child.h"
 #include "program/saved.h"
 
@@ -60,9 +59,6 @@ enum class Entries : uint8_t { one, of_executions };
 
 // WHAT, as `what` says, --plan, --plan-file, --nlsim.
 void add_session_options(CLI::App& command, JobArguments& arguments, const std::string& what);
-// For who starts the ranks: print_hosts of the session. Nothing where no launcher starts them.
-Status print_session_hosts(const JobArguments& arguments, const TransportKind& transport, bool places,
-                           bool for_training = false);
 
 // The inputs of a Program: from files, and seeded values for the others (fill_inputs).
 Result<std::vector<NamedTensor>> make_inputs(const Program& program, const std::vector<std::string>& files,

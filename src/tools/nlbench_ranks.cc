@@ -10,7 +10,7 @@
 #include "base/interrupts.h"
 #include "exec/collectives.h"
 #include "tools/exit.h"
-#include "tools/launch_options.h"
+#include "tools/nlbench_commands.h"
 
 namespace nlsplit::inline tools {
 namespace {
@@ -41,6 +41,16 @@ void add_ranks_options(CLI::App& command, RanksArguments& arguments) {
       .add_option("--heartbeat", arguments.heartbeat_s,
                   "So many seconds after a rank is lost all others have ended, with exit code 3; 0: never (default 10)")
       ->check(CLI::NonNegativeNumber);
+  add_hosts_options(command, arguments.hosts);
+}
+
+int print_session_hosts(const JobArguments& arguments, const RanksArguments& ranks, bool for_training) {
+  catch_interrupts(1, true);  // so that the folder of weights goes
+  std::optional<TemporaryFolder> folder;
+  const Result<LoadedSession> loaded = load_session(arguments, folder, for_training);
+  if (!loaded) return end_command(loaded.error());
+  if (ranks.transport->launched_as != nullptr) print_hosts(loaded->saved.session.programs.front(), ranks.hosts.places);
+  return end_command(ok_status());
 }
 
 RunOptions run_options(const RanksArguments& arguments) {

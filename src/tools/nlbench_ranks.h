@@ -11,6 +11,8 @@
 #include "exec/run_session.h"
 #include "exec/run_threads.h"
 #include "exec/transports/transports.h"
+#include "tools/launch_options.h"
+#include "tools/nlbench_job.h"
 #include "tools/nlbench_worker_job.h"
 
 namespace CLI {
@@ -24,10 +26,15 @@ struct RanksArguments {
   double watchdog_s = 10, heartbeat_s = 10;
   std::string polling = "auto";
   Remote remote;
+  HostsArguments hosts;
 };
-// --transport, --workers, --tls, --polling, --watchdog, --heartbeat.
+// --transport, --workers, --tls, --polling, --watchdog, --heartbeat, --hosts, --places.
 void add_ranks_options(CLI::App& command, RanksArguments& arguments);
 RunOptions run_options(const RanksArguments& arguments);  // with interrupts and notices
+
+// The answer to --hosts, for who starts the ranks: print_hosts of the session, or nothing where no launcher starts
+// them. The exit code.
+int print_session_hosts(const JobArguments& arguments, const RanksArguments& ranks, bool for_training = false);
 
 // One rank's error on all of them.
 Status agree_on(Transport& transport, const Status& mine);

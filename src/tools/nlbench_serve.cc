@@ -16,7 +16,6 @@
 #include "server/service.h"
 #include "text/read_tokenizer.h"
 #include "tools/exit.h"
-#include "tools/launch_options.h"
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_generation_job.h"
 #include "tools/nlbench_ranks.h"
@@ -27,7 +26,6 @@ namespace {
 struct ServeArguments {
   JobArguments plan;
   RanksArguments ranks;
-  HostsArguments hosts;
   HttpOptions http{.port = 8080};
   std::string tokenizer, token_file, model, port_file;
   int64_t waiting = -1;  // -1: as many as there are slots
@@ -153,10 +151,7 @@ RunOptions options_of(const ServeArguments& arguments) {
 }
 
 int serve_command(const ServeArguments& arguments) {
-  if (arguments.hosts.asked) {
-    catch_interrupts(1, true);  // so that the folder of weights goes
-    return end_command(print_session_hosts(arguments.plan, *arguments.ranks.transport, arguments.hosts.places));
-  }
+  if (arguments.ranks.hosts.asked) return print_session_hosts(arguments.plan, arguments.ranks);
   return run_session_command(
       arguments.ranks, options_of(arguments), [&] { return OpenServer::open(arguments); },
       [](const std::unique_ptr<OpenServer>& server, const RunOnRanks& run) { return server->run(run); });
@@ -178,7 +173,6 @@ void add_serve_command(CLI::App& app, int& code) {
   add_session_options(*command, a->plan,
                       "A scenario (.yaml), or a folder saved by `nlsim lower S --session --save DIR`");
   add_ranks_options(*command, a->ranks);
-  add_hosts_options(*command, a->hosts);
   command->add_option("--host", a->http.address, "The address of this machine to listen at (default 127.0.0.1)")
       ->type_name("ADDRESS");
   command->add_option("--port", a->http.port, "Port to listen at; 0: one that is free (default 8080)");

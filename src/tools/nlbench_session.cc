@@ -13,7 +13,6 @@
 #include "exec/collectives.h"
 #include "report/table.h"
 #include "tools/exit.h"
-#include "tools/launch_options.h"
 #include "tools/nlbench_check.h"
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_job.h"
@@ -29,7 +28,6 @@ struct SessionArguments {
   bool check = false;
   double tolerance = -1;  // below 0: what the plan promises
   RanksArguments ranks;
-  HostsArguments hosts;
 };
 
 // What rank 0 reads.
@@ -196,10 +194,7 @@ Status conclude(const SessionArguments& arguments, const ReadySession& ready, co
 }
 
 int session_command(const SessionArguments& arguments) {
-  if (arguments.hosts.asked) {
-    catch_interrupts(1, true);  // so that the folder of weights goes
-    return end_command(print_session_hosts(arguments.plan, *arguments.ranks.transport, arguments.hosts.places));
-  }
+  if (arguments.ranks.hosts.asked) return print_session_hosts(arguments.plan, arguments.ranks);
   return run_session_command(
       arguments.ranks, run_options(arguments.ranks), [&] { return ready_session(arguments); },
       [&](const ReadySession& ready, const RunOnRanks& run) -> Status {
@@ -228,7 +223,6 @@ void add_session_command(CLI::App& app, int& code) {
                    "What to run: names of Programs. NAME*N is one choice of N executions, which overlap")
       ->required();
   add_ranks_options(*command, a->ranks);
-  add_hosts_options(*command, a->hosts);
   command
       ->add_option("--weights", a->weights, "Where the session's weights are: a folder that `nlsim lower --save` made")
       ->type_name("DIR");

@@ -29,7 +29,6 @@ constexpr double time_to_save_s = 60;  // after an interrupt
 struct TrainCommand {
   TrainArguments training;
   RanksArguments ranks;
-  HostsArguments hosts;
   std::string json, output, tensorboard;
   int64_t log_every = 0;  // 0: some twenty lines in all
   bool check_numbers = false;
@@ -265,11 +264,7 @@ Status train(const TrainCommand& arguments, OpenTraining& opened, const RunOnRan
 }
 
 int train_command(const TrainCommand& arguments) {
-  if (arguments.hosts.asked) {
-    catch_interrupts(1, true);  // so that the folder of weights goes
-    return end_command(
-        print_session_hosts(arguments.training.plan, *arguments.ranks.transport, arguments.hosts.places, true));
-  }
+  if (arguments.ranks.hosts.asked) return print_session_hosts(arguments.training.plan, arguments.ranks, true);
   return run_session_command(
       arguments.ranks, options_of(arguments), [&] { return open_training(arguments); },
       [&](OpenTraining& opened, const RunOnRanks& run) { return train(arguments, opened, run); }, time_to_save_s);
@@ -288,7 +283,6 @@ void add_train_command(CLI::App& app, int& code) {
   const auto a = std::make_shared<TrainCommand>();
   add_training_options(*command, a->training);
   add_ranks_options(*command, a->ranks);
-  add_hosts_options(*command, a->hosts);
   command->add_option("--output", a->output, "Write the trained weights to FILE.safetensors in the end")
       ->type_name("FILE");
   command->add_option("--tensorboard", a->tensorboard, "Write what TensorBoard draws to DIR, while it goes on")

@@ -2,17 +2,13 @@
 
 #include <fmt/format.h>
 #include <grpcpp/create_channel.h>
-#include <grpcpp/server.h>
-#include <grpcpp/server_builder.h>
 #include <sys/random.h>
 
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
-#include <map>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -20,6 +16,7 @@
 #include "exec/grpc/credentials.h"
 #include "exec/grpc/hello.h"
 #include "exec/grpc/mailbox.h"
+#include "exec/grpc/meeting.h"
 #include "exec/grpc/stream.h"
 #include "exec/heartbeat/greeting.h"
 #include "exec/heartbeat/heartbeat.h"
@@ -28,37 +25,17 @@
 #include "exec/waker.h"
 
 namespace nlsplit::inline exec {
-namespace {
 
-using Clock = std::chrono::steady_clock;
-using std::chrono::milliseconds;
-
-constexpr milliseconds longest_pause(50), longest_beat(1000), farewell(1000), linger(200);
-constexpr milliseconds echo(250);      // longer than a broken stream takes to be known
-constexpr double grace_share = 0.1;    // of the heartbeat's limit, for last words
-constexpr double never_s = 1e8;        // some years
-constexpr double worker_share = 0.85;  // of the start's patience
-constexpr size_t largest_frame = header_bytes + std::max(piece_bytes, text_bytes);
-constexpr ptrdiff_t most_early = 4096;  // ranks that came before rank 0 did
-
-std::string text_of(std::span<const std::span<const std::byte>> parts) {
+std::string joined(std::span<const std::span<const std::byte>> parts) {
   std::string text;
   for (const auto part : parts) text.append(reinterpret_cast<const char*>(part.data()), part.size());
   return text;
 }
 
-Frame text_frame(FrameKind kind, std::string text) { return {{kind, 0, 0, 0}, std::move(text)}; }
-
 std::vector<Fact> facts_of(const std::string& program) {
   std::vector<Fact> facts = {{"program", program}};
   for (Fact& fact : facts_of_process()) facts.push_back(std::move(fact));
   return facts;
-}
-
-Result<std::string> random_run() {
-  uint64_t words[2] = {};
-  if (::getrandom(words, sizeof(words), 0) != sizeof(words)) return io_error("no random numbers");
-  return fmt::format("{:016x}{:016x}", words[0], words[1]);
 }
 
 // The system clock for waiting: see waker.h.
@@ -67,10 +44,26 @@ std::chrono::system_clock::time_point from_now(Clock::duration wait) {
          std::chrono::duration_cast<std::chrono::system_clock::duration>(std::max(wait, Clock::duration::zero()));
 }
 
-// A worker that still is at the end of its last run says one of these, or goes.
-constexpr const char* in_other_run = "the worker takes part in another run";
-constexpr const char* worker_ends = "the worker ends";
+Clock::time_point end_of_start(const TransportOptions& options, Clock::time_point begin, double share) {
+  return begin + of_seconds(options.start_timeout_s > 0 ? share * options.start_timeout_s : never_s);
+}
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds longest_beat(1000), farewell(1000), linger(200);
 constexpr milliseconds last_run_ends(3000), between_calls(50);
+constexpr milliseconds echo(250);    // longer than a broken stream takes to be known
+constexpr double grace_share = 0.1;  // of the heartbeat's limit, for last words
+
+Frame text_frame(FrameKind kind, std::string text) { return {{kind, 0, 0, 0}, std::move(text)}; }
+
+Result<std::string> random_run() {
+  uint64_t words[2] = {};
+  if (::getrandom(words, sizeof(words), 0) != sizeof(words)) return io_error("no random numbers");
+  return fmt::format("{:016x}{:016x}", words[0], words[1]);
+}
 
 struct Peer {
   std::optional<Hello> hello;  // of a peer that this rank dials
@@ -82,7 +75,7 @@ struct Peer {
   std::optional<std::string> ended;
 };
 
-class GrpcTransport final : public Transport {
+class GrpcTransport final : public MeetingRank {
  public:
   GrpcTransport(int rank, int size, TransportOptions options, Credentials credentials)
       : rank_(rank),
@@ -109,8 +102,7 @@ class GrpcTransport final : public Transport {
     changed_.wait(lock, [this] { return open_ == 0; });
   }
 
-  // The events of the stream with that peer.
-  StreamEvents events_of(int peer) {
+  StreamEvents events_of(int peer) override {
     {
       const std::lock_guard lock(mutex_);
       ++open_;
@@ -121,7 +113,7 @@ class GrpcTransport final : public Transport {
             [this, peer](const std::string& why) { ended(peer, why); }};
   }
 
-  void dial_to(int peer, const std::string& address, const Hello& hello) {
+  void dial_to(int peer, const std::string& address, const Hello& hello) override {
     grpc::ChannelArguments arguments;
     set_limits(arguments);
     if (!options_.remote.credentials.empty()) arguments.SetSslTargetNameOverride(certificate_name);
@@ -132,8 +124,7 @@ class GrpcTransport final : public Transport {
     it.stream->put(text_frame(FrameKind::hello, to_string(hello)));
   }
 
-  // The stream that this peer has opened.
-  void attach(int peer, const std::shared_ptr<FrameStream>& stream, const AboutRank& about) {
+  void attach(int peer, const std::shared_ptr<FrameStream>& stream, const AboutRank& about) override {
     {
       const std::lock_guard lock(mutex_);
       Peer& it = peers_[static_cast<size_t>(peer)];
@@ -145,8 +136,7 @@ class GrpcTransport final : public Transport {
     stream->put(text_frame(FrameKind::welcome, to_string(about_this_process())));
   }
 
-  // Until all ranks have met all others: nobody begins before.
-  Status meet(Clock::time_point until, bool (*cancelled)()) {
+  Status meet(Clock::time_point until, bool (*cancelled)()) override {
     RETURN_IF_ERROR(wait_for_all([](const Peer& peer) { return peer.about.has_value(); }, until, cancelled));
     if (rank_ > 0) {
       stream(0).put(text_frame(FrameKind::ready, ""));
@@ -158,19 +148,17 @@ class GrpcTransport final : public Transport {
     return ok_status();
   }
 
-  // The start has failed here: the others are told why.
-  void give_up(const std::string& why) {
+  void give_up(const std::string& why) override {
     for (const auto& stream : streams()) stream->refuse(why);
   }
 
-  // That peer's stream ended before it was attached.
-  void never_came(int peer, const std::string& why) {
+  void never_came(int peer, const std::string& why) override {
     const std::lock_guard lock(mutex_);
     peers_[static_cast<size_t>(peer)].ended = why;
     changed_.notify_all();
   }
 
-  void set_up() {
+  void set_up() override {
     const AboutRank own = about_this_process();
     std::vector<std::string> names;
     for (size_t r = 0; r < peers_.size(); ++r) {
@@ -312,7 +300,7 @@ class GrpcTransport final : public Transport {
   bool take(int peer, const FrameHeader& header, std::span<const std::span<const std::byte>> parts) {
     liveness_.moved();
     if (header.kind == FrameKind::welcome) {
-      auto about = parse_welcome(text_of(parts));
+      auto about = parse_welcome(joined(parts));
       if (!about) return false;
       const std::lock_guard lock(mutex_);
       peers_[static_cast<size_t>(peer)].about = std::move(*about);
@@ -331,7 +319,7 @@ class GrpcTransport final : public Transport {
     }
     if (header.kind == FrameKind::line) {
       const std::lock_guard lock(mutex_);
-      heard_.push_back({peer, text_of(parts)});
+      heard_.push_back({peer, joined(parts)});
       changed_.notify_all();
       return true;
     }
@@ -440,224 +428,11 @@ class GrpcTransport final : public Transport {
   std::thread beat_;
 };
 
-Clock::time_point end_of_start(const TransportOptions& options, Clock::time_point begin, double share = 1) {
-  return begin + of_seconds(options.start_timeout_s > 0 ? share * options.start_timeout_s : never_s);
-}
-
-// Outlives its transport: streams come in through it.
-class Waiter final : public GrpcWorker {
- public:
-  Waiter(Credentials credentials, std::string folder, std::string program)
-      : credentials_(std::move(credentials)),
-        folder_(std::move(folder)),
-        program_(std::move(program)),
-        facts_(facts_of(program_)) {}
-
-  ~Waiter() override {
-    std::vector<std::shared_ptr<FrameStream>> left;
-    {
-      const std::lock_guard lock(mutex_);
-      closing_ = true;
-      for (const auto& [number, visitor] : visitors_)
-        if (visitor.stream) left.push_back(visitor.stream);  // else it is ending
-    }
-    for (const auto& stream : left) stream->refuse(worker_ends);
-    if (server_) server_->Shutdown(std::chrono::system_clock::now());
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return visitors_.empty(); });
-  }
-
-  Status listen(const std::string& address) {
-    RETURN_IF_ERROR(check_address(address));
-    if (folder_.empty() && !is_loopback(address))
-      return invalid_input(fmt::format(
-          "{} can be reached from other machines: a folder of credentials is needed (nlbench certificates)", address));
-    service_ = std::make_unique<FrameService>([this](const auto& stream) { return admit(stream); });
-    grpc::ServerBuilder builder;
-    builder.AddListeningPort(address, credentials_.server, &port_);
-    builder.RegisterCallbackGenericService(service_.get());
-    builder.SetMaxReceiveMessageSize(static_cast<int>(largest_frame));
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);  // two workers at one port are a mistake
-    server_ = builder.BuildAndStart();
-    if (!server_ || port_ == 0)
-      return io_error(
-          fmt::format("cannot listen at {}: the port is taken, or the address not of this machine", address));
-    return ok_status();
-  }
-
-  int port() const override { return port_; }
-
-  Result<Assigned> wait(TransportOptions options, bool (*cancelled)()) override {
-    std::unique_lock lock(mutex_);
-    while (!first_) {
-      if (cancelled != nullptr && cancelled()) return failed("interrupted");
-      changed_.wait_until(lock, from_now(longest_pause));
-    }
-    const Hello hello = *first_;
-    const Clock::time_point begin = Clock::now();
-    const int rank = hello.to, size = static_cast<int>(hello.addresses.size());
-    options.program = program_;
-    options.heartbeat_s = hello.heartbeat_s;
-    options.start_timeout_s = hello.start_timeout_s;
-    options.remote.credentials = folder_;
-    Assigned assigned;
-    assigned.job = hello.job;
-    auto transport = std::make_unique<GrpcTransport>(rank, size, options, credentials_);
-    transport_ = transport.get();
-    phase_ = Phase::meets;
-    std::vector<int> early;  // rank 0's, and of ranks that were faster
-    std::vector<std::shared_ptr<FrameStream>> strangers;
-    for (auto& [number, visitor] : visitors_) {
-      if (!visitor.hello) continue;
-      if (belongs(*visitor.hello))
-        early.push_back(number);
-      else
-        strangers.push_back(visitor.stream);
-    }
-    lock.unlock();
-    for (const auto& stream : strangers) stream->refuse(in_other_run);
-    for (const int number : early) attach(number);
-    for (int peer = rank + 1; peer < size; ++peer) {
-      transport->dial_to(peer, hello.addresses[static_cast<size_t>(peer)],
-                         {hello.secret, hello.run, rank, peer, about_this_process(), facts_});
-    }
-    // Rank 0 hears from it why before it gives up itself.
-    const Status met = transport->meet(end_of_start(options, begin, worker_share), cancelled);
-    if (!met.ok()) transport->give_up(met.error().message);
-    lock.lock();
-    phase_ = Phase::has_met;
-    transport_ = nullptr;
-    lock.unlock();
-    RETURN_IF_ERROR(met);
-    transport->set_up();
-    assigned.transport = std::move(transport);
-    return assigned;
-  }
-
- private:
-  struct Visitor {
-    std::shared_ptr<FrameStream> stream;
-    std::optional<Hello> hello;
-    bool attached = false;
-    StreamEvents events;  // the transport's, once it is attached
-  };
-
-  StreamEvents admit(const std::shared_ptr<FrameStream>& stream) {
-    const std::lock_guard lock(mutex_);
-    const int number = next_++;
-    visitors_[number].stream = stream;
-    return {[this, number](const FrameHeader& header, std::span<const std::span<const std::byte>> parts) {
-              return take(number, header, parts);
-            },
-            [this, number](const std::string& why) { ended(number, why); }};
-  }
-
-  bool take(int number, const FrameHeader& header, std::span<const std::span<const std::byte>> parts) {
-    StreamEvents events;
-    std::shared_ptr<FrameStream> stream;
-    {
-      const std::lock_guard lock(mutex_);
-      const Visitor& visitor = visitors_.at(number);
-      if (visitor.attached) events = visitor.events;
-      if (!visitor.attached && (visitor.hello || header.kind != FrameKind::hello)) return false;
-      stream = visitor.stream;
-    }
-    if (events.frame) return events.frame(header, parts);
-    const std::string why = greet(number, parse_hello(text_of(parts)));
-    if (!why.empty()) stream->refuse(why);
-    return true;
-  }
-
-  // Empty: it is welcome, or may wait.
-  std::string greet(int number, const Result<Hello>& hello) {
-    if (!hello) return hello.error().message;
-    if (!same_secret(hello->secret, credentials_.secret)) return "another secret than the worker's";
-    const Status same = check_facts({{fmt::format("rank {} on host {}", hello->from, hello->about.host), hello->facts},
-                                     {fmt::format("the worker on host {}", own_host()), facts_}});
-    if (!same.ok()) return same.error().message;
-    for (size_t r = 1; r < hello->addresses.size(); ++r) {
-      const std::string& address = hello->addresses[r];
-      if (const Status fine = check_address(address); !fine.ok()) return fine.error().message;
-      if (folder_.empty() && !is_loopback(address)) return "without --tls all workers are of one machine";
-    }
-    {
-      const std::lock_guard lock(mutex_);
-      if (closing_) return worker_ends;
-      const bool is_first = hello->from == 0;
-      if (is_first ? first_.has_value() : phase_ == Phase::has_met || (phase_ == Phase::meets && !belongs(*hello)))
-        return in_other_run;
-      const auto early = std::ranges::count_if(visitors_, [](const auto& it) { return it.second.hello.has_value(); });
-      if (!is_first && phase_ == Phase::waits && early >= most_early) return "too many ranks came before rank 0";
-      visitors_.at(number).hello = *hello;
-      if (is_first) first_ = *hello;
-      changed_.notify_all();
-      if (phase_ != Phase::meets) return "";  // wait() attaches it, or sends it away
-    }
-    attach(number);
-    return "";
-  }
-
-  // With the lock.
-  bool belongs(const Hello& hello) const {
-    return hello.run == first_->run && hello.to == first_->to && hello.from < first_->to;
-  }
-
-  void attach(int number) {
-    std::unique_lock lock(mutex_);
-    const auto found = visitors_.find(number);
-    if (found == visitors_.end() || transport_ == nullptr || found->second.attached) return;
-    const Hello hello = *found->second.hello;
-    if (!ranks_.insert(hello.from).second) {
-      const auto twice = found->second.stream;
-      lock.unlock();
-      twice->refuse(fmt::format("rank {} is here already", hello.from));
-      return;
-    }
-    found->second.attached = true;
-    found->second.events = transport_->events_of(hello.from);
-    const auto stream = found->second.stream;
-    GrpcTransport& transport = *transport_;
-    lock.unlock();
-    transport.attach(hello.from, stream, hello.about);
-  }
-
-  void ended(int number, const std::string& why) {
-    Visitor gone;
-    {
-      const std::lock_guard lock(mutex_);
-      gone = std::move(visitors_.at(number));
-      const bool greeted = gone.hello.has_value() && !gone.attached;
-      // Rank 0 has gone before its run was begun: the next may come.
-      if (greeted && phase_ == Phase::waits && gone.hello->from == 0) first_.reset();
-      if (greeted && phase_ == Phase::meets && belongs(*gone.hello) && !ranks_.contains(gone.hello->from))
-        transport_->never_came(gone.hello->from, why);
-    }
-    if (gone.attached) gone.events.ended(why);
-    const std::lock_guard lock(mutex_);
-    visitors_.erase(number);
-    changed_.notify_all();
-  }
-
-  enum class Phase { waits, meets, has_met };
-
-  const Credentials credentials_;
-  const std::string folder_, program_;
-  const std::vector<Fact> facts_;
-  int port_ = 0;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<int, Visitor> visitors_;
-  int next_ = 0;
-  std::set<int> ranks_;         // that were attached
-  std::optional<Hello> first_;  // of rank 0: which run this is
-  Phase phase_ = Phase::waits;
-  GrpcTransport* transport_ = nullptr;  // while it meets the others
-  bool closing_ = false;
-  std::unique_ptr<FrameService> service_;
-  std::unique_ptr<grpc::Server> server_;
-};
-
 }  // namespace
+
+std::unique_ptr<MeetingRank> MeetingRank::make(int rank, int size, TransportOptions options, Credentials credentials) {
+  return std::make_unique<GrpcTransport>(rank, size, std::move(options), std::move(credentials));
+}
 
 Result<std::unique_ptr<Transport>> start_grpc(TransportOptions options) {
   const std::vector<std::string>& workers = options.remote.workers;
@@ -679,20 +454,12 @@ Result<std::unique_ptr<Transport>> start_grpc(TransportOptions options) {
   hello.start_timeout_s = options.start_timeout_s;
   hello.job = options.remote.job;
   const int size = static_cast<int>(hello.addresses.size());
-  auto transport = std::make_unique<GrpcTransport>(0, size, options, std::move(credentials));
+  auto transport = MeetingRank::make(0, size, options, std::move(credentials));
   for (hello.to = 1; hello.to < size; ++hello.to)
     transport->dial_to(hello.to, hello.addresses[static_cast<size_t>(hello.to)], hello);
   RETURN_IF_ERROR(transport->meet(end_of_start(options, begin), options.remote.cancelled));
   transport->set_up();
   return std::unique_ptr<Transport>(std::move(transport));
-}
-
-Result<std::unique_ptr<GrpcWorker>> GrpcWorker::open(const std::string& address, const std::string& folder,
-                                                     const std::string& program) {
-  ASSIGN_OR_RETURN(Credentials credentials, read_credentials(folder));
-  auto worker = std::make_unique<Waiter>(std::move(credentials), folder, program);
-  RETURN_IF_ERROR(worker->listen(address));
-  return std::unique_ptr<GrpcWorker>(std::move(worker));
 }
 
 }  // namespace nlsplit::inline exec
