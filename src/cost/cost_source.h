@@ -19,13 +19,15 @@
 
 namespace nlsplit::inline cost {
 
-enum class CostOrigin : uint8_t { measured, predicted, roofline };
+// Predicted: from measurements of other computations (or of other machines). Formula: from no measurement of kernels,
+// as a roofline's.
+enum class CostOrigin : uint8_t { measured, predicted, formula };
 
 struct Cost {
   Seconds time;
-  CostOrigin origin = CostOrigin::roofline;
+  CostOrigin origin = CostOrigin::formula;
   // Relative to the time. Measured: half the distance between the quartiles. Predicted: what 9 of 10 such predictions
-  // stay within. A roofline has none to offer.
+  // stay within. A formula has none to offer.
   double spread = 0;
   // More for each other device of the same machine that computes meanwhile. 0: none, or not measured.
   Seconds company{};

@@ -14,7 +14,7 @@ class Roofline final : public CostSource {
     const Work work = work_of(request.desc, request.scalars);
     const Seconds arithmetic = work.flops / compute_;
     const Seconds traffic = (work.bytes_read + work.bytes_written) / memory_;
-    return Cost{std::max(arithmetic, traffic), CostOrigin::roofline};
+    return Cost{std::max(arithmetic, traffic), CostOrigin::formula};
   }
 
   CostSourcePtr slowed(double slowdown) const override {

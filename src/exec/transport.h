@@ -1,11 +1,11 @@
 // Transport: moves contiguous bytes between the devices of one run. transports/transports.cc lists them: threads of one
-// process, Open MPI, gRPC. One thread a device calls it, except wake().
+// process, Open MPI, gRPC. One thread a device calls it; wake() and abort() any thread.
 //
 //   const Transport::Request r = transport.irecv(peer, tag, room);     // posts; the bytes belong to the transport
 //   until … while (transport.test(r) == Transport::State::pending) transport.pause(rounds++);
 //
 // Messages of one (source, destination, tag) arrive in the order they were sent. Both ends know the size: a different
-// one is an error.
+// one is an error. Who wraps a transport, say to count bytes, hands on all functions, those with a default too.
 #pragma once
 
 #include <cstddef>

@@ -15,7 +15,7 @@ struct PlanParts {
   struct DeviceCost {
     DeviceId device;
     uint64_t name = 0;  // of the computation: its signature's hash
-    CostOrigin origin = CostOrigin::roofline;
+    CostOrigin origin = CostOrigin::formula;
     double spread = 0;  // Cost::spread
   };
   struct Part {

@@ -299,7 +299,7 @@ void Ranker::count_costs() {
         ++ranking_.predicted_costs;
         ranking_.largest_spread = std::max(ranking_.largest_spread, spread);
         break;
-      case CostOrigin::roofline:
+      case CostOrigin::formula:
         ++ranking_.estimated_costs;
         break;
     }

@@ -250,7 +250,7 @@ struct Ranking {
   bool interrupted = false;     // by RankOptions::interrupted: not all candidates were looked at
   size_t measured_costs = 0;    // distinct computations costed from measurements
   size_t predicted_costs = 0;   // from measurements of others like them
-  size_t estimated_costs = 0;   // and from a roofline
+  size_t estimated_costs = 0;   // and by a formula
   double largest_spread = 0;    // of the predicted ones: each is right within that in 9 of 10 cases
   Verdict verdict;
   std::vector<OfSequences> by_sequences;  // if RankOptions::all_sequences and the scenario names several numbers

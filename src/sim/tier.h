@@ -27,6 +27,10 @@ class Tier {
   // Whether messages on one link slow each other down. If not, TimedGraph::courses change nothing.
   virtual bool shares_links() const = 0;
 
+  // Fills all of `timing`, as its comments say, with times that keep the rules of timed_graph.h: edges, FIFOs, cards,
+  // overheads, company, the slowness and online decisions of the graph, `disturb` first. What a tier leaves out of them
+  // its header says. The same graph gives the same times, also on several threads at once: simulate_each asks so. The
+  // tests of tests/sim hold tiers against each other where they must agree.
   // Errors: an online policy left every device waiting; what the tier itself refuses.
   virtual Status simulate(const Simulation& simulation, Timing& timing) const = 0;
 

@@ -156,7 +156,7 @@ Status time_collectives(const CollectivesArguments& arguments) {
       ASSIGN_OR_RETURN(rows.emplace_back(), time_collective(collective, members, scenario, costs));
     }
     std::ranges::stable_sort(rows.begin() + first, rows.end(), {},
-                             [](const TimedCollective& row) { return row.makespan_s.back(); });
+                             [](const TimedCollective& row) { return row.makespan_s[judging_tier()]; });
   }
   const size_t count = members.devices.size();
   if (arguments.json == "-") {

@@ -103,7 +103,6 @@ struct Timed {
   std::vector<double> end_s;  // [execution]: when its last instruction ended
 };
 
-// The last tier's word counts.
 std::string result_text(const Session& session, const std::vector<Choice>& choices, const std::vector<Timed>& tiers) {
   std::vector<Table::Column> columns = {{"program"}, {"executions", Align::right}};
   for (const Tier* tier : all_tiers()) columns.push_back({fmt::format("ends after\n{}", tier->title()), Align::right});
@@ -115,11 +114,11 @@ std::string result_text(const Session& session, const std::vector<Choice>& choic
     last += static_cast<size_t>(choice.times);
     std::vector<std::string> row = {session.programs[static_cast<size_t>(choice.program)].name,
                                     std::to_string(choice.times)};
-    double end = before;
-    for (const Timed& tier : tiers) {
-      end = last > 0 && last <= tier.end_s.size() ? tier.end_s[last - 1] : before;
-      row.push_back(to_string(seconds(end)));
-    }
+    const auto end_by = [&](const Timed& tier) {
+      return last > 0 && last <= tier.end_s.size() ? tier.end_s[last - 1] : before;
+    };
+    for (const Timed& tier : tiers) row.push_back(to_string(seconds(end_by(tier))));
+    const double end = end_by(tiers[judging_tier()]);
     row.push_back(to_string(seconds((end - before) / std::max(1, choice.times))));
     table.add(std::move(row));
     before = end;
@@ -127,7 +126,7 @@ std::string result_text(const Session& session, const std::vector<Choice>& choic
   return fmt::format("session {} · {} on {} in {}\n\n{}", session.name,
                      counted(static_cast<int64_t>(last), "execution"),
                      counted(std::ssize(session.programs.front().devices), "device"),
-                     to_string(seconds(tiers.back().makespan_s)), table.to_string());
+                     to_string(seconds(tiers[judging_tier()].makespan_s)), table.to_string());
 }
 
 std::string result_json(const Session& session, const std::vector<Choice>& choices, const std::vector<Timed>& tiers,

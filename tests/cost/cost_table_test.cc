@@ -32,7 +32,7 @@ TEST(CostTable, RooflineIsTheSlowerOfArithmeticAndTraffic) {
                         names());
   const Cost by_arithmetic = costs.cost(DeviceId(0), product()).value();  // 1 s against 0.5 s
   EXPECT_DOUBLE_EQ(by_arithmetic.time.value(), 1);
-  EXPECT_EQ(by_arithmetic.origin, CostOrigin::roofline);
+  EXPECT_EQ(by_arithmetic.origin, CostOrigin::formula);
   EXPECT_DOUBLE_EQ(costs.cost(DeviceId(1), product()).value().time.value(), 1);  // 0.25 s against 1 s
 }
 

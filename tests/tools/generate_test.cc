@@ -280,7 +280,7 @@ TEST(Generate, IsRankedByMeasuredCosts) {
   ASSERT_EQ(profiled.code, 0) << profiled.err;
   const Outcome ranked = nlsim("rank " + scenario);
   ASSERT_EQ(ranked.code, 0) << ranked.err;
-  EXPECT_THAT(ranked.out, HasSubstr(" measured, 0 by roofline"));
+  EXPECT_THAT(ranked.out, HasSubstr(" measured, 0 by formula"));
 }
 
 TEST(Generate, IsRankedByItsTokens) {

@@ -402,7 +402,7 @@ TEST_F(Programs, ProfileThenRankOnMeasurements) {
   ASSERT_EQ(measured.code, 0) << measured.err;
   const Outcome ranked = nlsim("rank " + scenario);
   EXPECT_EQ(ranked.code, 0) << ranked.err;
-  EXPECT_THAT(ranked.out, HasSubstr("measured, 0 by roofline"));
+  EXPECT_THAT(ranked.out, HasSubstr("measured, 0 by formula"));
 }
 
 // Between unlike levels values travel row-major, and what that costs is measured too.
@@ -420,7 +420,7 @@ TEST_F(Programs, ProfileOfUnlikeLevelsHoldsWhatTheirMessagesCost) {
   EXPECT_THAT(written, HasSubstr("\"kernel\": \"conv_"));  // a choice between two of them
   const Outcome ranked = nlsim("rank " + scenario);
   EXPECT_EQ(ranked.code, 0) << ranked.err;
-  EXPECT_THAT(ranked.out, HasSubstr("measured, 0 by roofline"));
+  EXPECT_THAT(ranked.out, HasSubstr("measured, 0 by formula"));
 }
 
 TEST_F(Programs, ABareModelRuns) {

@@ -112,7 +112,7 @@ std::string head(const Ranking& ranking, const Scenario& scenario) {
   text += fmt::format("; kernel costs: {} measured, ", ranking.measured_costs);
   if (ranking.predicted_costs > 0)
     text += fmt::format("{} predicted (±{:.0f} % or better), ", ranking.predicted_costs, ranking.largest_spread * 100);
-  text += fmt::format("{} by roofline\n", ranking.estimated_costs);
+  text += fmt::format("{} by formula\n", ranking.estimated_costs);
   if (ranking.untimed > 0) {
     text += fmt::format(
         "{} more may be as good and were not timed, for large plans take long: search.max_candidates sets the limit\n",

@@ -1,5 +1,6 @@
 #include "sim/tiers/tiers.h"
 
+#include <algorithm>
 #include <array>
 
 #include "sim/fast.h"
@@ -10,9 +11,13 @@ namespace nlsplit::inline sim {
 std::span<const Tier* const> all_tiers() {
   static const std::array tiers = {
       &fast_tier(),
-      &simgrid_tier(),  // the last one's word counts where several are asked (nlsim session)
+      &simgrid_tier(),
   };
   return tiers;
+}
+
+size_t judging_tier() {
+  return static_cast<size_t>(std::ranges::find(all_tiers(), &simgrid_tier()) - all_tiers().begin());
 }
 
 std::vector<std::string> tier_names() {

@@ -1,6 +1,7 @@
 // All tiers of the simulator. To add one: a file here with its class, and a row in tiers.cc.
 #pragma once
 
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 namespace nlsplit::inline sim {
 
 std::span<const Tier* const> all_tiers();
+size_t judging_tier();  // the place in all_tiers() of the one whose word counts where several are asked: SimGrid's
 std::vector<std::string> tier_names();
 const Tier* find_tier(std::string_view name);  // nullptr: there is none of this name
 
