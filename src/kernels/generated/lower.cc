@@ -49,6 +49,10 @@ std::string refuse_lowering(const ComputeDesc& desc) {
   const LoopFamily* family = family_of(desc.op);
   if (family == nullptr) return fmt::format("no loops are generated for {}", name_of(desc.op));
   if (desc.outputs.size() != 1) return "it has several results";
+  // The loops name every operand, and compiling takes longer than so many are worth.
+  constexpr size_t most = 64;
+  if (desc.inputs.size() > most || desc.epilogue.size() > most)
+    return fmt::format("it has more than {} operands or steps", most);
   for (const std::vector<TensorType>* types : {&desc.inputs, &desc.outputs}) {
     for (const TensorType& type : *types) {
       if (is_scaled(type.dtype)) return fmt::format("elements of {} share scales", to_string(type));

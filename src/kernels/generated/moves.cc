@@ -194,7 +194,8 @@ Loops lower_move(const ComputeDesc& desc) {
   if (desc.op == Op::Slice) {
     const std::vector<SlicedAxis> axes = sliced_axes(from, desc.attrs).value();
     for (size_t axis = 0; axis < to.size(); ++axis)
-      space.along(0, axis) = {axes[axis].start * strides[axis], axes[axis].step * strides[axis], {}};
+      space.along(0, axis) = {
+          axes[axis].start * strides[axis], to[axis] == 1 ? 0 : axes[axis].step * strides[axis], {}};
   } else if (desc.op == Op::Transpose) {
     const std::vector<int64_t>& perm = attr_ints(desc.attrs, "perm");
     for (size_t axis = 0; axis < to.size(); ++axis)

@@ -47,13 +47,14 @@ std::string refuse_resize(const ComputeDesc& desc) {
     return "taps that differ in number from place to place";
   if (mode == "cubic" && attr_int(desc.attrs, "exclude_outside") != 0)
     return "taps that differ in number from place to place";
+  const bool crops = attr_string(desc.attrs, "coordinate_transformation_mode") == "tf_crop_and_resize";
   int64_t taps = 1;
   for (size_t axis = 0; axis < desc.outputs[0].shape.size(); ++axis) {
     if (desc.outputs[0].shape[axis] > most) return "an extent too long for a table";
-    const bool same = scales[axis] == 1;
+    const bool same = scales[axis] == 1 && desc.inputs[0].shape[axis] == desc.outputs[0].shape[axis] && !crops;
     if (mode != "nearest" && !same) taps *= mode == "linear" ? 2 : 4;
+    if (taps > 64) return "its taps are too many";
   }
-  if (taps > 64) return fmt::format("{} taps are too many", taps);
   return element_count(desc.inputs[0].shape) == 0 ? "there is nothing to resize" : "";
 }
 
@@ -88,7 +89,7 @@ Loops lower_resize(const ComputeDesc& desc) {
   } else {
     // Every combination of one tap an axis, the last axis the fastest.
     std::vector<size_t> tap(tables.size(), 0);
-    int sum = -1;
+    int sum = w.number(0);  // as the reference begins: a sum of negative zeros is zero
     for (bool more = true; more;) {
       int index = start, weight = -1;
       for (size_t k = 0; k < tables.size(); ++k) {
@@ -98,7 +99,7 @@ Loops lower_resize(const ComputeDesc& desc) {
         weight = weight < 0 ? own : w.multiply(weight, own);
       }
       const int part = w.multiply(weight, w.real(w.read(0, index)));
-      sum = sum < 0 ? part : w.add(sum, part);
+      sum = w.add(sum, part);
       size_t k = tables.size();
       while (k > 0 && ++tap[k - 1] == tables[k - 1].places.size()) tap[--k] = 0;
       more = k > 0;

@@ -110,6 +110,7 @@ void Space::split_tables() {
     if (run > 1 && run < extent && extent % run == 0 && is_repeated(places, run, outer)) {
       inner_extent = run;
     } else if (period < extent && extent % period == 0 && is_periodic(places, period, inner)) {
+      outer = {};
       inner_extent = period;
     } else {
       continue;

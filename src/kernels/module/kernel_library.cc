@@ -68,8 +68,9 @@ Result<KernelLibrary> KernelLibrary::load(Isa isa) {
 
 Result<KernelLibrary> KernelLibrary::load_file(Isa isa, const std::string& path) {
   RETURN_IF_ERROR(check_level(isa));
-  // Local: the symbols of two levels must never meet. Now: what is missing shows here, not in the middle of a run.
-  void* handle = dlopen(path.c_str(), RTLD_LOCAL | RTLD_NOW);
+  // Local: the symbols of two levels must never meet. Now: what is missing shows here, not in the middle of a run. Not
+  // unloaded: generated kernels are compiled once a process, and kept there.
+  void* handle = dlopen(path.c_str(), RTLD_LOCAL | RTLD_NOW | RTLD_NODELETE);
   if (handle == nullptr) return io_error(fmt::format("cannot load the kernels: {}", dlerror()));
   const auto function = reinterpret_cast<decltype(&nlsplit_kernel_module)>(dlsym(handle, "nlsplit_kernel_module"));
   if (function == nullptr) {

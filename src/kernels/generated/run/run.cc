@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -30,7 +31,10 @@ const CodegenModule* load_codegen() {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return nullptr;
   void* handle = dlopen(path.c_str(), RTLD_LOCAL | RTLD_NOW | RTLD_NODELETE);
-  CHECK(handle != nullptr, fmt::format("cannot load the compiler of kernels: {}", dlerror()));
+  if (handle == nullptr) {  // without LLVM's library
+    fmt::print(stderr, "generated kernels are interpreted, which is slower: {}\n", dlerror());
+    return nullptr;
+  }
   const auto function = reinterpret_cast<decltype(&nlsplit_codegen_module)>(dlsym(handle, "nlsplit_codegen_module"));
   const CodegenModule own;
   const CodegenModule* module = function == nullptr ? nullptr : function();
@@ -52,7 +56,10 @@ ReadyLoops make_ready(const ComputeDesc& desc) {
   CHECK(sound.ok(), sound.ok() ? "" : sound.error().message);
   if (codegen == nullptr || ready.loops.output.count == 0) return ready;
   auto compiled = codegen->compile(ready.loops, desc.kernel.level.isa);
-  CHECK(compiled.ok(), compiled.ok() ? "" : compiled.error().message);
+  if (!compiled.ok()) {
+    fmt::print(stderr, "{} is interpreted, which is slower: {}\n", signature(desc), compiled.error().message);
+    return ready;
+  }
   ready.function = *compiled;
   ready.parts = parts_of(ready.loops);
   return ready;
@@ -95,9 +102,12 @@ void run_generated(const KernelCall& call) {
   const Loops& loops = ready.loops;
   if (loops.output.count == 0) return;
   const int64_t count = ready.function != nullptr ? ready.parts.count : rows_of(loops);
-  // Pieces of some ten microseconds.
-  constexpr int64_t piece_elements = 16384;
-  const int64_t pieces = std::clamp<int64_t>(loops.output.count / piece_elements, 1, std::max<int64_t>(count, 1));
+  // Pieces of some ten microseconds. What is folded is read for every result.
+  constexpr double piece_elements = 16384, most_pieces = 1 << 20;
+  double elements = 1;
+  for (const int64_t extent : loops.extents) elements *= static_cast<double>(extent);
+  const auto wanted = static_cast<int64_t>(std::min(elements / piece_elements, most_pieces));
+  const int64_t pieces = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(count, 1));
   const int64_t each = (count + pieces - 1) / pieces;
   parallel_for(call, (count + each - 1) / each, [&](int64_t piece) {
     const int64_t begin = piece * each, end = std::min(count, begin + each);
