@@ -75,6 +75,8 @@ Result<ReadySession> ready_session(const SessionArguments& arguments) {
   const std::string& weights_dir = arguments.weights.empty() ? read.weights : arguments.weights;
   RETURN_IF_ERROR(verify_session(session));
   ASSIGN_OR_RETURN(loaded.choices, parse_choices(session, arguments.sequence));
+  if (arguments.check && std::ranges::all_of(loaded.choices, [](const Choice& choice) { return choice.times == 0; }))
+    return invalid_input("--check: the --sequence runs nothing, so there is nothing to compare");
   if (!weights_dir.empty()) {
     ASSIGN_OR_RETURN(WeightFile weights, WeightFile::open(weights_dir));
     loaded.weights.emplace(std::move(weights));

@@ -121,6 +121,9 @@ TEST_F(Programs, ACheckOfASessionSeesAnotherResult) {
   text = with(text, " = Relu(", " = Tanh(");
   ASSERT_TRUE(write_file(folder + "/session.nls", text).ok());
   const std::string run = "session " + folder + " --transport threads --check --sequence ";
+  const Outcome nothing = nlbench(run + "''");
+  EXPECT_EQ(nothing.code, 2) << nothing.out;
+  EXPECT_THAT(nothing.err, HasSubstr("--check: the --sequence runs nothing"));
   const Outcome outcome = nlbench(run + "train");
   EXPECT_EQ(outcome.code, 1) << outcome.out << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("differ from the unsplit run"));
