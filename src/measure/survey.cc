@@ -187,11 +187,14 @@ class Surveyor {
     // Ranks of one machine compute one after the other.
     const std::vector<int> here = transport_.same_machine();
     const auto place = static_cast<int>(std::ranges::find(here, transport_.rank()) - here.begin());
-    ASSIGN_OR_RETURN(const std::vector<std::string> places,
-                     gather(transport_, as_text(std::vector<int>{place}), waiting_));
+    ASSIGN_OR_RETURN(const std::vector<std::string> neighbors, gather(transport_, as_text(here), waiting_));
     int turns = 0;
-    for (const std::string& text : places)
-      for (const int one : from_text<int>(text)) turns = std::max(turns, one + 1);
+    for (size_t r = 0; r < neighbors.size(); ++r) {
+      const std::vector<int> ranks = from_text<int>(neighbors[r]);
+      turns = std::max(turns, static_cast<int>(ranks.size()));
+      if (ranks.size() > 1 && ranks.front() == static_cast<int>(r))
+        survey_.one_machine.emplace_back(ranks.begin(), ranks.end());
+    }
     std::string told = as_text(std::vector<int>{turns});
     RETURN_IF_ERROR(broadcast(transport_, &told, waiting_));
     for (const int one : from_text<int>(told)) turns = one;

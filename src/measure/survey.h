@@ -27,7 +27,8 @@ struct SurveyOptions {
   std::function<void(const std::string& doing, size_t done, size_t all)> progress = nullptr;
 };
 
-// Rank 0's answer is whole, the others' empty. Ranks on one machine measure its speed in turns. Error, the same on all
+// Rank 0's answer is whole, the others' empty. Ranks on one machine measure its speed in turns, and
+// the answer says which they are. Error, the same on all
 // ranks: a machine that cannot be looked at, or more names or cores than ranks.
 Result<Survey> run_survey(const SurveyRequest* request, Transport& transport, const SurveyOptions& options);
 

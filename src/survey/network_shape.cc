@@ -9,7 +9,7 @@
 namespace nlsplit::inline survey {
 namespace {
 
-constexpr double unheard = 5e-6;  // seconds: what the system's own moods make of a latency
+constexpr double latency_floor = 5e-6;  // seconds: latencies that differ by less are taken as equal
 
 double rate_of(const Path& path) { return (path.bandwidth.value() + path.back.value()) / 2; }
 
@@ -42,7 +42,7 @@ std::vector<double> fit_latencies(size_t hosts, size_t racks, const std::vector<
       crosses[wire].push_back(p);
       sum += latency[wire];
     }
-    const double whole = std::max(paths[p].latency.value(), unheard);
+    const double whole = std::max(paths[p].latency.value(), latency_floor);
     off.push_back(paths[p].latency.value() - sum);
     weight.push_back(1 / (whole * whole));
   }
@@ -120,7 +120,7 @@ size_t gather_kinds(std::vector<Wire>& wires) {
       const double its = kind.latency / kind.count;
       return kind.half_duplex == wire.half_duplex &&
              std::abs(bandwidth - kind.bandwidth / kind.count) <= alike * bandwidth &&
-             std::abs(latency - its) <= std::max(unheard, alike * std::min(latency, its));
+             std::abs(latency - its) <= std::max(latency_floor, alike * std::min(latency, its));
     });
     wire.kind = static_cast<size_t>(same - kinds.begin());
     if (same == kinds.end()) kinds.push_back({0, 0, 0, wire.half_duplex});
@@ -177,8 +177,8 @@ NetworkShape with_switches(size_t hosts, const std::vector<size_t>& rack_of, std
         rate = std::min(rate, shape.uplinks[rack].bandwidth);
       }
     }
-    const double whole = std::max(path.latency.value(), unheard);
-    const double off = std::max(0.0, std::abs(latency.value() - path.latency.value()) - unheard);
+    const double whole = std::max(path.latency.value(), latency_floor);
+    const double off = std::max(0.0, std::abs(latency.value() - path.latency.value()) - latency_floor);
     shape.latency_error = std::max(shape.latency_error, off / whole);
     shape.bandwidth_error = std::max(shape.bandwidth_error, std::abs(rate.value() - rate_of(path)) / rate_of(path));
   }
@@ -234,11 +234,13 @@ NetworkShape of_paths(size_t hosts, std::span<const Path> paths) {
 
 }  // namespace
 
+bool explains(const NetworkShape& shape) { return error_of(shape) <= fits; }
+
 NetworkShape network_shape(size_t hosts, std::span<const Path> paths) {
   if (hosts < 2 || paths.empty()) return {};
   if (hosts == 2) return of_paths(hosts, paths);
   NetworkShape best = with_switches(hosts, std::vector<size_t>(hosts, 0), paths);
-  if (error_of(best) > fits) {
+  if (!explains(best)) {
     std::vector<double> latencies, rates;
     for (const Path& path : paths) {
       latencies.push_back(path.latency.value());
@@ -256,7 +258,7 @@ NetworkShape network_shape(size_t hosts, std::span<const Path> paths) {
       if (error_of(shape) < error_of(best)) best = std::move(shape);
     }
   }
-  if (error_of(best) > fits && paths.size() == hosts * (hosts - 1) / 2) best = of_paths(hosts, paths);
+  if (!explains(best) && paths.size() == hosts * (hosts - 1) / 2) best = of_paths(hosts, paths);
   return best;
 }
 

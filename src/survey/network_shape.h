@@ -5,8 +5,9 @@
 // One switch: each host has a link of its own. A path's latency is the sum of its links', its bandwidth the least of
 // theirs. Latencies are fitted by least squares of the relative errors, none below 0; a host's bandwidth is the most
 // that any path from it has. Racks: hosts between which messages are quicker, or larger ones faster, than to others
-// share a switch, which has a link to the other racks'. Both are taken where they fit what was measured; else every
-// measured path is a link.
+// share a switch, which has a link to the other racks'. Both are taken where they fit what was measured. Else every
+// path is a link, if all of them were measured; if not, the nearest of the shapes is the answer, which explains()
+// nothing.
 #pragma once
 
 #include <cstddef>
@@ -38,6 +39,9 @@ struct NetworkShape {
 inline constexpr double alike = 0.05;
 // Paths may be so far off from a switch that explains them.
 inline constexpr double fits = 0.15;
+
+// No path is further off than `fits`.
+bool explains(const NetworkShape& shape);
 
 NetworkShape network_shape(size_t hosts, std::span<const Path> paths);
 

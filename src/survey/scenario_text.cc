@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <map>
 #include <set>
@@ -87,6 +88,33 @@ std::string about_text(const Machine& machine) {
   return text + fmt::format("; kernels up to {}", levels.back());
 }
 
+// A name that plain YAML would take for something else stands in quotes.
+std::string yaml_name(const std::string& name) {
+  static const std::set<std::string_view> words = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"};
+  std::string lower = name;
+  std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
+  const bool plain = std::isalnum(static_cast<unsigned char>(name.front())) != 0 && !words.contains(lower);
+  return plain ? name : fmt::format("'{}'", name);
+}
+
+std::string off_by(const NetworkShape& shape) {
+  return fmt::format("the worst path is off by {:.0f} % in latency and {:.0f} % in bandwidth",
+                     shape.latency_error * 100, shape.bandwidth_error * 100);
+}
+
+std::string counted_twice(const Survey& survey, const std::vector<size_t>& machines) {
+  std::vector<std::string> names;
+  for (const size_t m : machines) names.push_back(survey.machines[m].name);
+  constexpr size_t most = 8;
+  std::string all;
+  if (names.size() > most)
+    all = joined(survey, machines);
+  else
+    all = fmt::format("{} and {}", fmt::join(names.begin(), names.end() - 1, ", "), names.back());
+  return fmt::format("{} are one machine: its cores and memory are counted {}", all,
+                     names.size() == 2 ? "twice" : fmt::format("{} times", names.size()));
+}
+
 class Text {
  public:
   Text(const Survey& survey, const Draft& draft)
@@ -101,6 +129,8 @@ class Text {
         same->machines.push_back(m);
       taken_.insert(survey.machines[m].name);
     }
+    for (const std::vector<size_t>& shared : survey.one_machine)
+      for (const size_t m : shared) shares_[m] = &shared;
   }
 
   std::string write() {
@@ -120,7 +150,10 @@ class Text {
   const Machine& machine(size_t m) const { return survey_.machines[m]; }
 
   void head() {
-    line("# {} wrote this on {} from what it measured{}.", draft_.written_by, draft_.date,
+    std::string written_by = draft_.written_by;
+    std::ranges::replace_if(
+        written_by, [](unsigned char c) { return c < ' ' || c == 127; }, ' ');
+    line("# {} wrote this on {} from what it measured{}.", written_by, draft_.date,
          survey_.paths.empty() ? "" : fmt::format(", messages over {}", survey_.transport));
     line("#   nlsim rank THIS_FILE");
     line("# TODO marks what could not be found out: what stands there is a guess, and you know better.");
@@ -147,37 +180,52 @@ class Text {
       line(
           "# Kernels are the best that each machine has. Machines of unlike levels round differently (docs/plans.md).");
     line("devices:");
-    for (size_t k = 0; k < kinds_.size(); ++k) kind(k);
+    std::vector<size_t> kind_of(survey_.machines.size());
+    for (size_t k = 0; k < kinds_.size(); ++k)
+      for (const size_t m : kinds_[k].machines) kind_of[m] = k;
+    std::vector<std::string> own;
+    for (const Kind& kind : kinds_) own.push_back(figures(kind));
+    for (size_t m = 0; m < survey_.machines.size(); ++m) device(m, kind_of[m], own[kind_of[m]]);
   }
 
-  void kind(size_t k) {
-    const Kind& kind = kinds_[k];
+  // The keys that all machines of a kind share.
+  std::string figures(const Kind& kind) const {
     const Machine& first = machine(kind.machines.front());
-    line("  # {}: {}", joined(survey_, kind.machines), kind.about);
     double compute = 0, memory_rate = 0;
     for (const size_t m : kind.machines) {
       compute += machine(m).compute.value() / static_cast<double>(kind.machines.size());
       memory_rate += machine(m).memory_rate.value() / static_cast<double>(kind.machines.size());
     }
-    const std::string own =
-        fmt::format("kind: cpu, cores: {}, isa: {}, costs: {{roofline: {{compute: {}, memory: {}}}}}",
-                    first.measured_cores, name_of(first.levels.back()), compute_text(flops_per_second(compute)),
-                    memory_rate_text(bytes_per_second(memory_rate)));
-    const bool shared = kind.machines.size() > 1;
-    for (const size_t m : kind.machines) {
-      const Machine& one = machine(m);
-      const bool knows_free = one.free_memory.value() > 0;
-      const std::string memory = size_text(knows_free ? one.free_memory : one.memory);
-      const char* const why =
-          knows_free ? "free when it was measured" : "all there is: TODO how much of it may be used?";
-      if (!shared)
-        line("  {0}: {{host: {0}, memory: {1}, {2}}}      # memory: {3}", one.name, memory, own, why);
-      else if (m == kind.machines.front())
-        line("  {0}: &kind{1} {{host: {0}, memory: {2}, {3}}}      # memory: {4}", one.name, k + 1, memory, own, why);
-      else
-        line("  {0}: {{<<: *kind{1}, host: {0}, memory: {2}}}", one.name, k + 1, memory);
-      for (size_t g = 0; g < one.gpus.size(); ++g) gpu(one, g);
+    return fmt::format("kind: cpu, cores: {}, isa: {}, costs: {{roofline: {{compute: {}, memory: {}}}}}",
+                       first.measured_cores, name_of(first.levels.back()), compute_text(flops_per_second(compute)),
+                       memory_rate_text(bytes_per_second(memory_rate)));
+  }
+
+  void device(size_t m, size_t k, const std::string& own) {
+    const Kind& kind = kinds_[k];
+    const Machine& one = machine(m);
+    const std::string name = yaml_name(one.name);
+    const bool first = m == kind.machines.front();
+    if (first) line("  # {}: {}", joined(survey_, kind.machines), kind.about);
+    std::string shares;
+    if (const auto found = shares_.find(m); found != shares_.end()) {
+      const std::vector<size_t>& together = *found->second;
+      shares = fmt::format(", machine: {}", yaml_name(machine(together.front()).name));
+      if (m == together.front())
+        line("  # TODO {}. Leave all but one out, or give each its part", counted_twice(survey_, together));
     }
+    const bool knows_free = one.free_memory.value() > 0;
+    const std::string memory = size_text(knows_free ? one.free_memory : one.memory);
+    const char* const why = knows_free ? "free when it was measured" : "all there is: TODO how much of it may be used?";
+    if (kind.machines.size() == 1)
+      line("  {0}: {{host: {0}, memory: {1}{4}, {2}}}      # memory: {3}", name, memory, own, why, shares);
+    else if (first)
+      line("  {0}: &kind{1} {{host: {0}, memory: {2}{5}, {3}}}      # memory: {4}", name, k + 1, memory, own, why,
+           shares);
+    else
+      line("  {0}: {{<<: *kind{1}, host: {0}, memory: {2}{3}}}", name, k + 1, memory,
+           !shares.empty() || !shares_.contains(kind.machines.front()) ? shares : ", machine: " + name);
+    for (size_t g = 0; g < one.gpus.size(); ++g) gpu(one, g);
   }
 
   // A GPU whose figures are there is a device; another is asked for.
@@ -198,8 +246,8 @@ class Text {
                                         : "costs: TODO.json";
     const bool whole = has_costs && gpu.bus_bandwidth.value() > 0;
     if (!whole) line("  # TODO it is left out until its figures are there: nlbench profile measures them");
-    line("  {}{}: {{host: {}, kind: cuda, memory: {}, {}, {}}}", whole ? "" : "# ", name, host.name,
-         gpu.memory.value() > 0 ? size_text(gpu.memory) : "TODO", bus, costs);
+    line("  {}{}: {{host: {}, kind: cuda, memory: {}, {}, {}}}", whole ? "" : "# ", yaml_name(name),
+         yaml_name(host.name), gpu.memory.value() > 0 ? size_text(gpu.memory) : "TODO", bus, costs);
     if (host.gpus.size() > 1 && g + 1 == host.gpus.size())
       line("  # TODO are these GPUs joined by NVLink or the like? That is `peers` (docs/scenario.md)");
   }
@@ -210,13 +258,9 @@ class Text {
   }
 
   static std::string wire_text(const std::string& a, const std::string& b, const Wire& wire) {
-    return fmt::format("  - {{between: [{}, {}], bandwidth: {}, latency: {}{}}}", a, b, bandwidth_text(wire.bandwidth),
-                       time_text(wire.latency), wire.half_duplex ? ", duplex: half" : "");
-  }
-
-  std::string off_by() const {
-    return fmt::format("the worst path is off by {:.0f} % in latency and {:.0f} % in bandwidth",
-                       shape_.latency_error * 100, shape_.bandwidth_error * 100);
+    return fmt::format("  - {{between: [{}, {}], bandwidth: {}, latency: {}{}}}", yaml_name(a), yaml_name(b),
+                       bandwidth_text(wire.bandwidth), time_text(wire.latency),
+                       wire.half_duplex ? ", duplex: half" : "");
   }
 
   void network() {
@@ -270,14 +314,18 @@ class Text {
       root = free_name("core");
       for (size_t r = 0; r < shape_.uplinks.size(); ++r) names.push_back(free_name(fmt::format("rack{}", r)));
       line("# Racks: {} of {} paths measured, {}.", survey_.paths.size(),
-           survey_.machines.size() * (survey_.machines.size() - 1) / 2, off_by());
+           survey_.machines.size() * (survey_.machines.size() - 1) / 2, off_by(shape_));
       line("switches: [{}, {}]", root, fmt::join(names, ", "));
     } else {
       names = {free_name("sw")};
       line("# One switch: {} of {} paths measured, {}.", survey_.paths.size(),
-           survey_.machines.size() * (survey_.machines.size() - 1) / 2, off_by());
+           survey_.machines.size() * (survey_.machines.size() - 1) / 2, off_by(shape_));
       line("switches: [{}]      # TODO is it one? Nobody but you knows what hosts share", names.front());
     }
+    if (!explains(shape_))
+      line(
+          "# TODO what lies between these hosts? Neither one switch nor racks explain what was measured, and not all "
+          "pairs were: these links are the nearest guess");
     line("links:");
     line("  # TODO has one of {} a faster link? No other host could take more, so it would look the same",
          joined(survey_, fastest()));
@@ -312,14 +360,15 @@ class Text {
 
   void ends() {
     line("");
-    line("source: {}      # TODO where do inputs come from?", machine(0).name);
-    line("sink: {}        # TODO and where do results go?", machine(0).name);
+    line("source: {}      # TODO where do inputs come from?", yaml_name(machine(0).name));
+    line("sink: {}        # TODO and where do results go?", yaml_name(machine(0).name));
   }
 
   const Survey& survey_;
   const Draft& draft_;
   const NetworkShape shape_;
   std::vector<Kind> kinds_;
+  std::map<size_t, const std::vector<size_t>*> shares_;  // by machine: those that are the same one
   std::set<std::string> taken_;
   std::string text_;
 };
@@ -327,5 +376,14 @@ class Text {
 }  // namespace
 
 std::string scenario_text(const Survey& survey, const Draft& draft) { return Text(survey, draft).write(); }
+
+std::vector<std::string> warnings_of(const Survey& survey) {
+  std::vector<std::string> warnings;
+  for (const std::vector<size_t>& machines : survey.one_machine) warnings.push_back(counted_twice(survey, machines));
+  const NetworkShape shape = network_shape(survey.machines.size(), survey.paths);
+  if (shape.kind != NetworkShape::Kind::none && !explains(shape))
+    warnings.push_back("neither one switch nor racks explain the network: " + off_by(shape));
+  return warnings;
+}
 
 }  // namespace nlsplit::inline survey

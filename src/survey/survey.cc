@@ -124,6 +124,27 @@ Path path_of(const json& value, const Reader& read, size_t machines, std::string
   return path;
 }
 
+// Lists of at least two, upwards, each machine in one of them at most.
+std::vector<std::vector<size_t>> shared_of(const json& value, size_t machines, std::string& wrong) {
+  std::vector<std::vector<size_t>> lists;
+  std::set<size_t> known;
+  for (const json& entry : value) {
+    std::vector<size_t>& list = lists.emplace_back();
+    for (const json& one : entry) {
+      const auto index = whole_number<int64_t>(one);
+      const bool fits = index >= 0 && static_cast<size_t>(index) < machines &&
+                        (list.empty() || list.back() < static_cast<size_t>(index)) &&
+                        known.insert(static_cast<size_t>(index)).second;
+      if (fits)
+        list.push_back(static_cast<size_t>(index));
+      else if (wrong.empty())
+        wrong = "its one_machine cannot be";
+    }
+    if (list.size() < 2 && wrong.empty()) wrong = "its one_machine cannot be";
+  }
+  return lists;
+}
+
 }  // namespace
 
 std::vector<std::pair<size_t, size_t>> pairs_to_measure(size_t machines) {
@@ -161,13 +182,13 @@ std::string to_json(const Survey& survey) {
                      {"back_bytes_per_s", path.back.value()},
                      {"both_ways_bytes_per_s", path.both_ways.value()}});
   }
-  return json{{"format", "nlsplit-survey"},
-              {"version", 1},
-              {"transport", survey.transport},
-              {"machines", std::move(machines)},
-              {"paths", std::move(paths)}}
-             .dump(1, ' ', false, json::error_handler_t::replace) +
-         "\n";
+  json value = {{"format", "nlsplit-survey"},
+                {"version", 1},
+                {"transport", survey.transport},
+                {"machines", std::move(machines)},
+                {"paths", std::move(paths)}};
+  if (!survey.one_machine.empty()) value["one_machine"] = survey.one_machine;
+  return value.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
 Result<Survey> parse_survey(const std::string& text, const std::string& from) {
@@ -182,6 +203,8 @@ Result<Survey> parse_survey(const std::string& text, const std::string& from) {
     for (const json& entry : value.at("machines")) survey.machines.push_back(machine_of(entry, read));
     for (const json& entry : value.at("paths"))
       survey.paths.push_back(path_of(entry, read, survey.machines.size(), wrong));
+    if (const auto shared = value.find("one_machine"); shared != value.end())
+      survey.one_machine = shared_of(*shared, survey.machines.size(), wrong);
     if (wrong.empty() && survey.machines.empty()) wrong = "no machine in it";
     if (!wrong.empty()) return invalid_input(fmt::format("{}: {}", from, wrong));
     return survey;

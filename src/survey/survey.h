@@ -62,6 +62,7 @@ struct Survey {
   std::string transport;  // "mpi"
   std::vector<Machine> machines;
   std::vector<Path> paths;
+  std::vector<std::vector<size_t>> one_machine = {};  // entries of `machines` that are one machine; each list upwards
   friend bool operator==(const Survey&, const Survey&) = default;
 };
 
@@ -72,8 +73,9 @@ std::vector<std::pair<size_t, size_t>> pairs_to_measure(size_t machines);
 std::string to_json(const Machine& machine);
 Result<Machine> parse_machine(const std::string& text, const std::string& from);
 
-// {"format": "nlsplit-survey", "version": 1, "transport", "machines": […], "paths": […]}. Errors: not JSON, another
-// format or version, missing or impossible figures, a path between machines that are not there.
+// {"format": "nlsplit-survey", "version": 1, "transport", "machines": […], "paths": […]}, and "one_machine": [[0, 1]]
+// where ranks share a machine. Errors: not JSON, another format or version, missing or impossible figures, a path
+// between machines that are not there, ranks of one machine that are not there.
 std::string to_json(const Survey& survey);
 Result<Survey> parse_survey(const std::string& text, const std::string& from);
 

@@ -76,6 +76,16 @@ TEST(NetworkShape, WhatNoSwitchExplainsIsALinkForEachPath) {
   for (size_t i = 0; i < paths.size(); ++i) EXPECT_EQ(shape.wires[i].bandwidth, paths[i].bandwidth);
 }
 
+// A ring's latencies have no switch. Of 12 hosts not all pairs are measured, so the answer is no link for each pair.
+TEST(NetworkShape, OfManyHostsSaysThatNothingExplainsThem) {
+  std::vector<Path> paths = measured(std::vector<TrueWire>(12, {1e-3, 1}));
+  for (size_t i = 0; i < paths.size(); ++i) paths[i].latency = seconds(1e-4 * static_cast<double>(1 + (i * i) % 23));
+  const NetworkShape shape = network_shape(12, paths);
+  EXPECT_NE(shape.kind, NetworkShape::Kind::paths);
+  EXPECT_FALSE(explains(shape)) << shape.latency_error;
+  EXPECT_TRUE(explains(network_shape(12, measured(std::vector<TrueWire>(12, {1e-3, 1})))));
+}
+
 TEST(NetworkShape, OfTwoHostsIsOneLinkAndOfOneNone) {
   const NetworkShape shape = network_shape(2, measured({{1e-3, 1}, {1e-3, 1}}));
   ASSERT_EQ(shape.kind, NetworkShape::Kind::paths);

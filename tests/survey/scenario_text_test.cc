@@ -1,5 +1,6 @@
 #include "survey/scenario_text.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +13,9 @@ namespace {
 
 using ::nlsplit::testing::measured;
 using ::nlsplit::testing::TrueWire;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 Machine machine(const std::string& name, double gflops = 100) {
@@ -97,6 +100,49 @@ TEST(ScenarioText, MachinesThatAreAlikeShareTheirFigures) {
   EXPECT_EQ(scenario.cluster.devices[2].memory, bytes(int64_t{1} << 30)) << "of each its own";
 }
 
+// Rank r of a run is the r-th host of the list again, whichever machines are alike.
+TEST(ScenarioText, DevicesStandInTheSurveysOrder) {
+  Survey survey = cluster(std::vector<TrueWire>(4, {1e-3, 1}));
+  survey.machines[1] = machine("n1", 30);
+  survey.machines[3] = machine("n3", 30);
+  const Scenario scenario = read(scenario_text(survey, draft));
+  ASSERT_EQ(scenario.cluster.devices.size(), 4u);
+  for (size_t d = 0; d < 4; ++d) EXPECT_EQ(scenario.cluster.devices[d].name, fmt::format("n{}", d));
+}
+
+TEST(ScenarioText, SaysWhichHostsAreOneMachine) {
+  Survey survey = cluster(std::vector<TrueWire>(4, {1e-3, 1}));
+  EXPECT_THAT(warnings_of(survey), IsEmpty());
+  survey.one_machine = {{0, 2}};
+  const std::string text = scenario_text(survey, draft);
+  const Scenario scenario = read(text);
+  const std::string twice = "n0 and n2 are one machine: its cores and memory are counted twice";
+  EXPECT_THAT(text, HasSubstr("# TODO " + twice));
+  EXPECT_THAT(warnings_of(survey), ElementsAre(twice));
+  std::vector<std::string> machines;
+  for (const Device& device : scenario.cluster.devices) machines.push_back(device.machine);
+  EXPECT_THAT(machines, ElementsAre("n0", "n1", "n0", "n3")) << text;
+}
+
+TEST(ScenarioText, SaysThatNoShapeFitsTheNetwork) {
+  Survey survey = cluster(std::vector<TrueWire>(12, {1e-3, 1}));
+  EXPECT_THAT(scenario_text(survey, draft), Not(HasSubstr("nearest guess")));
+  for (size_t i = 0; i < survey.paths.size(); ++i)
+    survey.paths[i].latency = seconds(1e-4 * static_cast<double>(1 + (i * i) % 23));
+  const std::string text = scenario_text(survey, draft);
+  EXPECT_EQ(read(text).cluster.devices.size(), 12u);
+  EXPECT_THAT(text, HasSubstr("# TODO what lies between these hosts?"));
+  EXPECT_THAT(warnings_of(survey), ElementsAre(HasSubstr("neither one switch nor racks explain the network")));
+}
+
+TEST(ScenarioText, TheCommandStaysInItsComment) {
+  Survey survey;
+  survey.machines = {machine("desk")};
+  Draft odd = draft;
+  odd.written_by = "nlsim init --survey y\nlinks: [] #";
+  EXPECT_THAT(scenario_text(survey, odd), HasSubstr("# nlsim init --survey y links: [] # wrote this"));
+}
+
 TEST(ScenarioText, AGpuWhoseFiguresAreThereIsADevice) {
   Survey survey = cluster(std::vector<TrueWire>(2, {1e-3, 1}));
   Gpu gpu{"NVIDIA H200, sm_90, 139 GiB",
@@ -125,9 +171,20 @@ TEST(ScenarioText, NamesOfHostsMayBeNamesOfSwitches) {
   EXPECT_EQ(read(scenario_text(survey, draft)).cluster.devices.size(), 3u);
 }
 
+TEST(ScenarioText, NamesOfHostsMayBeWordsOfYaml) {
+  const std::vector<std::string> names = {"null", "True", "-", "---", ".inf", "1e3", "0x1f", "_", "no"};
+  Survey survey = cluster(std::vector<TrueWire>(names.size(), {1e-3, 1}));
+  for (size_t m = 0; m < names.size(); ++m) survey.machines[m].name = names[m];
+  const Scenario scenario = read(scenario_text(survey, draft));
+  ASSERT_EQ(scenario.cluster.devices.size(), names.size());
+  for (size_t m = 0; m < names.size(); ++m) EXPECT_EQ(scenario.cluster.devices[m].name, names[m]);
+}
+
 TEST(Survey, IsWrittenAndRead) {
   Survey survey = cluster({{1e-3, 1}, {1e-3, 0.5}, {1e-3, 0.5}});
   survey.machines[1].gpus = {{"a GPU", bytes(1 << 30), flops_per_second(1e12), {}, {}, {}, "no driver"}};
+  EXPECT_EQ(value_of(parse_survey(to_json(survey), "it")), survey);
+  survey.one_machine = {{0, 2}};
   EXPECT_EQ(value_of(parse_survey(to_json(survey), "it")), survey);
   EXPECT_EQ(value_of(parse_machine(to_json(survey.machines[1]), "it")), survey.machines[1]);
 }
@@ -146,6 +203,9 @@ TEST(Survey, WhatCannotBeIsRefused) {
   EXPECT_THAT(broken("\"cores\": 4", "\"cores\": 5000"), HasSubstr("its cores cannot be"));
   EXPECT_THAT(broken("\"latency_s\": ", "\"latency_s\": -"), HasSubstr("its latency_s cannot be"));
   EXPECT_THAT(broken("\"version\": 1", "\"version\": 2"), HasSubstr("no survey of version 1"));
+  EXPECT_THAT(broken("\"paths\"", "\"one_machine\": [[0, 2]], \"paths\""), HasSubstr("its one_machine cannot be"));
+  EXPECT_THAT(broken("\"paths\"", "\"one_machine\": [[0]], \"paths\""), HasSubstr("its one_machine cannot be"));
+  EXPECT_THAT(broken("\"paths\"", "\"one_machine\": [[1, 0]], \"paths\""), HasSubstr("its one_machine cannot be"));
   EXPECT_FALSE(parse_survey("{", "it").ok());
 }
 
