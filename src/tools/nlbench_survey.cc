@@ -59,7 +59,8 @@ void add_survey_command(CLI::App& app, int& code) {
       "survey",
       "Find out what machines are (cores, caches, memory, kernels, GPUs), how fast they compute, and what messages "
       "between them take.\n"
-      "  mpirun -np 4 --host a,b,c,d nlbench survey -o survey.json               a rank on each machine\n"
+      "  mpirun --map-by ppr:1:node --bind-to none --host a,b,c,d nlbench survey -o survey.json     a rank on each "
+      "machine\n"
       "  nlbench survey --transport grpc --workers b:7000,c:7000 --tls keys -o survey.json\n"
       "  nlbench survey --transport threads -o survey.json                       this machine alone\n"
       "and then  nlsim init --survey survey.json -o mine.yaml  makes a scenario of it; `nlsim init --hosts a,b,c,d` "

@@ -16,6 +16,7 @@
 #include <cstring>
 #include <ctime>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <set>
 #include <sstream>
@@ -141,8 +142,6 @@ std::vector<std::string> survey_words(const InitArguments& arguments, const Mach
     names.push_back(host.name);
     cores.push_back(host.cores);
   }
-  survey.insert(survey.end(), {"--names", fmt::format("{}", fmt::join(names, ",")), "--cores",
-                               fmt::format("{}", fmt::join(cores, ","))});
   std::istringstream mpirun(arguments.mpirun);
   for (std::string word; mpirun >> word;) words.push_back(word);
   // All of a machine's cores compute, whatever mpirun thinks of so many ranks.
@@ -152,6 +151,9 @@ std::vector<std::string> survey_words(const InitArguments& arguments, const Mach
     if (h > 0) add({":"});
     add({"-np", "1", "--host", names[h]});
     add(survey);
+    // Rank 0 alone asks for them: with every host's words they would be longer than a command may be.
+    if (h == 0)
+      add({"--names", fmt::format("{}", fmt::join(names, ",")), "--cores", fmt::format("{}", fmt::join(cores, ","))});
   }
   return words;
 }
@@ -182,11 +184,17 @@ Result<std::pair<std::string, int>> output_of(const std::vector<std::string>& wo
 Status check_output(const InitArguments& arguments) {
   if (arguments.output == "-") return ok_status();
   std::error_code failure;
+  if (fs::is_directory(arguments.output, failure))
+    return invalid_input(fmt::format("cannot write {}: it is a folder", arguments.output));
   if (fs::exists(arguments.output, failure) && !arguments.force)
     return invalid_input(fmt::format("{} is there already: --force writes over it", arguments.output));
-  const fs::path folder = fs::path(arguments.output).parent_path();
-  if (!folder.empty() && !fs::is_directory(folder, failure))
+  fs::path folder = fs::path(arguments.output).parent_path();
+  if (folder.empty()) folder = ".";
+  if (!fs::is_directory(folder, failure))
     return invalid_input(fmt::format("cannot write {}: there is no folder {}", arguments.output, folder.string()));
+  if (::access(folder.c_str(), W_OK | X_OK) != 0)
+    return invalid_input(
+        fmt::format("cannot write {}: the folder {}: {}", arguments.output, folder.string(), std::strerror(errno)));
   return ok_status();
 }
 
@@ -211,15 +219,84 @@ std::string model_text(const InitArguments& arguments) {
 }
 
 Status check_names(const Survey& survey) {
-  std::set<std::string_view> names;
-  for (const Machine& machine : survey.machines) {
-    if (!names.insert(machine.name).second)
+  std::map<std::string_view, size_t> names;
+  for (size_t m = 0; m < survey.machines.size(); ++m) {
+    const Machine& machine = survey.machines[m];
+    const size_t before = names.try_emplace(machine.name, m).first->second;
+    if (before != m) {
+      const bool are_one = std::ranges::any_of(survey.one_machine, [&](const std::vector<size_t>& shared) {
+        return std::ranges::count(shared, m) + std::ranges::count(shared, before) == 2;
+      });
       return invalid_input(
-          fmt::format("two hosts are called '{}': nlbench survey --names tells them apart", machine.name));
+          fmt::format("ranks {} and {} of the survey are {} called '{}': {}", before, m,
+                      are_one ? "on one machine, both" : "both", machine.name,
+                      are_one ? "start one rank a host, mpirun --map-by ppr:1:node --bind-to none … nlbench survey"
+                              : "nlbench survey --names tells them apart"));
+    }
     if (machine.compute.value() <= 0 || machine.memory_rate.value() <= 0 || machine.levels.empty() ||
         machine.measured_cores < 1)
       return invalid_input(fmt::format("host {} has not been measured", machine.name));
   }
+  return ok_status();
+}
+
+Result<Draft> draft_of(const InitArguments& arguments, const Machines& machines) {
+  Draft draft;
+  if (!arguments.model.empty()) {
+    if (std::ranges::any_of(arguments.model, [](unsigned char c) { return c < ' ' || c == 127; }))
+      return invalid_input("--model: a name with control characters cannot stand in a scenario");
+    draft.model = model_text(arguments);
+    draft.model_is_given = true;
+  }
+  draft.written_by = "nlsim init" + machines.said_by;
+  draft.date = fmt::format("{:%Y-%m-%d}", fmt::localtime(std::time(nullptr)));
+  return draft;
+}
+
+// The scenario as text, if it can be read, and its model too. Nobody has the file yet, so no error names a line of it.
+Result<std::string> readable_scenario(const InitArguments& arguments, const Survey& survey, const Draft& draft) {
+  std::string text = scenario_text(survey, draft);
+  const Result<Scenario> scenario = parse_scenario(text, arguments.output == "-" ? "the scenario" : arguments.output);
+  if (!scenario) {
+    Error error = scenario.error();
+    error.where = {};
+    error.message = "such a scenario cannot be: " + error.message;
+    return error;
+  }
+  if (const auto model = load_model(*scenario); !model) {
+    Error error = model.error();
+    if (error.where.file == arguments.output || error.where.file == "the scenario") {
+      error.where = {};
+      error.fragment = "";
+    }
+    error.message = fmt::format("--model {}: {}", arguments.model, error.message);
+    return error;
+  }
+  return text;
+}
+
+// Before minutes of measuring: the model loads, and a scenario can have these names. The figures stand in for those to
+// come.
+Status check_first(const InitArguments& arguments, const Machines& machines) {
+  Survey survey;
+  for (const ListedHost& host : machines.hosts) {
+    Machine& machine = survey.machines.emplace_back();
+    machine.name = host.name;
+  }
+  if (survey.machines.empty()) survey.machines.emplace_back();
+  if (survey.machines.front().name.empty()) survey.machines.front().name = "this-machine";
+  for (Machine& machine : survey.machines) {
+    machine.measured_cores = 1;
+    machine.memory = bytes(int64_t{1} << 30);
+    machine.levels = {Isa::v2};
+    machine.compute = flops_per_second(1e9);
+    machine.memory_rate = bytes_per_second(1e9);
+  }
+  const BytesPerSecond rate = bytes_per_second(1e8);
+  for (const auto& [a, b] : pairs_to_measure(survey.machines.size()))
+    survey.paths.push_back({a, b, seconds(1e-3), rate, rate, rate});
+  ASSIGN_OR_RETURN(const Draft draft, draft_of(arguments, machines));
+  if (const auto text = readable_scenario(arguments, survey, draft); !text) return text.error();
   return ok_status();
 }
 
@@ -230,17 +307,9 @@ Status write_scenario(const InitArguments& arguments, const Machines& machines, 
     for (size_t m = 1; m < survey.machines.size(); ++m) survey.machines[m].name = machines.hosts[m].name;
   }
   RETURN_IF_ERROR(check_names(survey));
-  Draft draft;
-  if (!arguments.model.empty()) {
-    draft.model = model_text(arguments);
-    draft.model_is_given = true;
-  }
-  draft.written_by = "nlsim init" + machines.said_by;
-  draft.date = fmt::format("{:%Y-%m-%d}", fmt::localtime(std::time(nullptr)));
-  const std::string text = scenario_text(survey, draft);
-  const std::string file = arguments.output == "-" ? "the scenario" : arguments.output;
-  ASSIGN_OR_RETURN(const Scenario scenario, parse_scenario(text, file));
-  if (const auto model = load_model(scenario); !model) return model.error();
+  ASSIGN_OR_RETURN(const Draft draft, draft_of(arguments, machines));
+  ASSIGN_OR_RETURN(const std::string text, readable_scenario(arguments, survey, draft));
+  for (const std::string& warning : warnings_of(survey)) fmt::print(stderr, "warning: {}\n", warning);
   if (arguments.output == "-") {
     std::fputs(text.c_str(), stdout);
     return ok_status();
@@ -267,6 +336,7 @@ int init(const InitArguments& arguments) {
     auto found = machines_of(arguments);
     if (!found) return report(found.error());
     machines = std::move(*found);
+    if (const Status status = check_first(arguments, machines); !status.ok()) return report(status.error());
     auto said = output_of(survey_words(arguments, machines));
     if (!said) return report(said.error());
     if (said->second != 0) {
@@ -296,7 +366,8 @@ void add_init_command(CLI::App& app, int& code) {
       "  nlsim init --workers b:7000,c:7000 --tls keys -o mine.yaml      this machine, and workers without MPI\n"
       "and then  nlsim rank mine.yaml.  What nobody can find out stands in it as a comment with TODO.\n"
       "It starts `nlbench survey` on the machines, which need the same nlbench. Takes about a second for each machine "
-      "and pair.");
+      "and pair.\n"
+      "A scenario holds some 2,700 hosts; for mpirun their names with commas must be shorter than 128 KiB.");
   const auto a = std::make_shared<InitArguments>();
   CLI::Option* hosts =
       command->add_option("--hosts", a->hosts, "Machines that mpirun can start ranks on")->type_name("HOST,...");
@@ -320,15 +391,21 @@ void add_init_command(CLI::App& app, int& code) {
   command->add_option("--tls", a->credentials, "With --workers: the folder of certificates (nlbench certificates)")
       ->type_name("DIR")
       ->needs(workers);
-  command->add_option("--model", a->model,
-                      "A file (.onnx, .gguf), a folder of safetensors, or zoo:NAME (default zoo:mobilenet_v2)");
-  command->add_option("-o,--output", a->output, "The scenario to write (default: standard output)")->type_name("FILE");
+  CLI::Option* model = command->add_option(
+      "--model", a->model, "A file (.onnx, .gguf), a folder of safetensors, or zoo:NAME (default zoo:mobilenet_v2)");
+  CLI::Option* output =
+      command->add_option("-o,--output", a->output, "The scenario to write (default: standard output)")
+          ->type_name("FILE");
   command->add_flag("--force", a->force, "Write over a file that is there");
   command
       ->add_option("--mpirun", a->mpirun,
                    "What starts the ranks, with its options (default \"mpirun --oversubscribe\")")
       ->envname("NLBENCH_MPIRUN");
   command->add_option("--nlbench", a->nlbench, "Where nlbench is, on all machines (default: beside nlsim)");
+  // Empty, as a shell's unset variable is, would mean this machine, or a default.
+  const CLI::Validator not_empty(
+      [](std::string& text) { return text.empty() ? std::string("is empty") : std::string(); }, "", "");
+  for (CLI::Option* one : {hosts, hostfile, workers, survey, model, output}) one->check(not_empty);
   command->callback([a, &code] { code = init(*a); });
 }
 

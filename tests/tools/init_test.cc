@@ -51,9 +51,12 @@ TEST(Init, OfHostsThatMpirunReaches) {
   const Outcome made = init("--hostfile " + hosts + mpirun + " --model zoo:mlp -o " + scratch / "two.yaml");
   ASSERT_EQ(made.code, 0) << made.err;
   EXPECT_THAT(made.out, HasSubstr("2 hosts, 1 path measured"));
+  const std::string twice = "localhost and 127.0.0.1 are one machine: its cores and memory are counted twice";
+  EXPECT_THAT(made.err, HasSubstr("warning: " + twice));
   const std::string text = value_of(read_file(scratch / "two.yaml"));
-  EXPECT_THAT(text, AllOf(HasSubstr("between: [localhost, 127.0.0.1]"), HasSubstr("messages over mpi"),
-                          HasSubstr("cores: 1,"), HasSubstr("--hostfile " + hosts)));
+  EXPECT_THAT(
+      text, AllOf(HasSubstr("between: [localhost, 127.0.0.1]"), HasSubstr("messages over mpi"), HasSubstr("cores: 1,"),
+                  HasSubstr("--hostfile " + hosts), HasSubstr("# TODO " + twice), HasSubstr("machine: localhost")));
   const Outcome ranked = nlsim("rank " + scratch / "two.yaml");
   EXPECT_EQ(ranked.code, 0) << ranked.err << text;
 }
@@ -70,6 +73,9 @@ TEST(Init, BadListsOfHostsAreRefusedBeforeAnythingStarts) {
   expect_refused(init(output + nowhere, "SLURM_JOB_NODELIST='n[1-3]' SLURM_JOB_CPUS_PER_NODE='4(x2)'"),
                  "is of 2 nodes, and SLURM_JOB_NODELIST names 3");
   expect_refused(init("--hosts a -o " + scratch / "no/folder/s.yaml" + nowhere), "there is no folder");
+  expect_refused(init("--hosts a --force -o " + (scratch / ".") + nowhere), "it is a folder");
+  for (const std::string option : {"--hosts", "--hostfile", "--workers", "--survey", "--model"})
+    expect_refused(init(option + " ''" + output + nowhere), option + ": is empty");
   EXPECT_EQ(init("--hosts a --hostfile b").code, 2);
   EXPECT_FALSE(std::filesystem::exists(scratch / "s.yaml"));
 }
@@ -82,6 +88,8 @@ TEST(Init, InASlurmAllocationTakesItsNodes) {
   const Outcome outcome = init("--mpirun " + mpirun + " -o " + scratch / "s.yaml",
                                "SLURM_JOB_NODELIST='n[08-09],gpu1' SLURM_JOB_CPUS_PER_NODE='4(x2),16'");
   EXPECT_EQ(outcome.code, 3);
+  const size_t names = outcome.err.find("--names");
+  EXPECT_EQ(outcome.err.find("--names", names + 1), std::string::npos) << "rank 0 alone needs them";
   EXPECT_THAT(outcome.err, AllOf(HasSubstr("--bind-to none -np 1 --host n08 "), HasSubstr(": -np 1 --host gpu1 "),
                                  HasSubstr("--names n08,n09,gpu1 --cores 4,4,16"), HasSubstr("nothing is written")));
   EXPECT_FALSE(std::filesystem::exists(scratch / "s.yaml"));
@@ -95,14 +103,26 @@ TEST(Init, WritesASurveyThatIsThereAlready) {
   ASSERT_EQ(made.code, 0) << made.err;
   EXPECT_THAT(made.out, AllOf(HasSubstr("desk: {host: desk,"), HasSubstr("cores: 1,")));
   EXPECT_EQ(init("--survey " + scratch / "survey.json").out, made.out);
+  // Two ranks with one name: what helps depends on whether they share a machine.
+  std::string two = value_of(read_file(scratch / "survey.json"));
+  const size_t from = two.find('{', two.find("\"machines\"")), to = two.find("\n ]", from);
+  two.insert(from, two.substr(from, to - from) + ",");
+  expect_refused(init("--survey " + scratch.write("two.json", two)), "nlbench survey --names tells them apart");
+  two.insert(1, "\"one_machine\": [[0, 1]],");
+  expect_refused(init("--survey " + scratch.write("two.json", two)),
+                 "ranks 0 and 1 of the survey are on one machine, both called 'desk': start one rank a host");
   expect_refused(init("--survey " + scratch.write("bad.json", "{\"format\": 1}")), "bad.json");
   expect_refused(nlbench("survey --transport threads --names a,b -o " + scratch / "two.json"),
                  "2 hosts are named, and 1 ranks are there");
 }
 
+// Before anything is measured: what starts ranks is not there.
 TEST(Init, ItsModelMustBeThere) {
   const Scratch scratch;
-  expect_refused(init("--model zoo:nothing -o " + scratch / "s.yaml"), "nothing");
+  const Outcome outcome = init("--hosts a --mpirun /nonexistent --model zoo:nothing -o " + scratch / "s.yaml");
+  expect_refused(outcome, "--model zoo:nothing: the zoo has no model");
+  EXPECT_THAT(outcome.err, Not(HasSubstr("s.yaml"))) << "a file that is not there";
+  expect_refused(init("--hosts a --mpirun /nonexistent --model 'a\nb' -o " + scratch / "s.yaml"), "control characters");
   EXPECT_FALSE(std::filesystem::exists(scratch / "s.yaml"));
 }
 
