@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <mutex>
 #include <system_error>
 #include <utility>
 
@@ -68,6 +69,10 @@ Result<KernelLibrary> KernelLibrary::load(Isa isa) {
 
 Result<KernelLibrary> KernelLibrary::load_file(Isa isa, const std::string& path) {
   RETURN_IF_ERROR(check_level(isa));
+  // Who finds the library loaded reads what its loading wrote in another thread: the loader's own lock is not seen by
+  // the thread sanitizer.
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
   // Local: the symbols of two levels must never meet. Now: what is missing shows here, not in the middle of a run. Not
   // unloaded: generated kernels are compiled once a process, and kept there.
   void* handle = dlopen(path.c_str(), RTLD_LOCAL | RTLD_NOW | RTLD_NODELETE);
