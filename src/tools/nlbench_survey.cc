@@ -65,7 +65,7 @@ void add_survey_command(CLI::App& app, int& code) {
       "  nlbench survey --transport threads -o survey.json                       this machine alone\n"
       "and then  nlsim init --survey survey.json -o mine.yaml  makes a scenario of it; `nlsim init --hosts a,b,c,d` "
       "does both.\n"
-      "Takes about a second for each machine, and a second for each pair: all pairs of up to 8 machines, of more each "
+      "Takes a few seconds for each machine and each pair: all pairs of up to 8 machines, of more each "
       "with those 1, 2,\n4, 8, … places away. Nothing else should run meanwhile.");
   const auto a = std::make_shared<SurveyArguments>();
   command->add_option("-o,--output", a->output, "The survey to write (.json); - is standard output")->required();

@@ -365,7 +365,7 @@ void add_init_command(CLI::App& app, int& code) {
       "  nlsim init --hostfile hosts --model net.onnx -o mine.yaml\n"
       "  nlsim init --workers b:7000,c:7000 --tls keys -o mine.yaml      this machine, and workers without MPI\n"
       "and then  nlsim rank mine.yaml.  What nobody can find out stands in it as a comment with TODO.\n"
-      "It starts `nlbench survey` on the machines, which need the same nlbench. Takes about a second for each machine "
+      "It starts `nlbench survey` on the machines, which need the same nlbench. Takes a few seconds for each machine "
       "and pair.\n"
       "A scenario holds some 2,700 hosts; for mpirun their names with commas must be shorter than 128 KiB.");
   const auto a = std::make_shared<InitArguments>();

@@ -28,15 +28,18 @@ int bounded(LoopWriter& w, int x, double low, double high) {
   return w.choose(w.less(w.number(high), at_least), w.number(high), at_least);
 }
 
-// In f64; -1: not one of these.
-int real_function(LoopWriter& w, Op op, const Attrs& attrs, int x) {
-  const auto number = [&](std::string_view name) { return attr_float(attrs, name); };
-  const auto constant = [&](double value) { return w.number(value); };
-  const int zero = w.number(0), one = w.number(1);
-  const auto negative = [&] { return w.less(x, zero); };
+// What keeps to the operand's own type: the result is one of its numbers.
+bool keeps_type(Op op) {
+  return op == Op::Relu || op == Op::Neg || op == Op::Abs || op == Op::Ceil || op == Op::Floor || op == Op::Round ||
+         op == Op::Sign;
+}
+
+// In f32 or f64.
+int exact_function(LoopWriter& w, Op op, int x, Scalar type) {
+  const int zero = w.number(0, type);
   switch (op) {
     case Op::Relu:
-      return w.choose(negative(), zero, x);
+      return w.choose(w.less(x, zero), zero, x);
     case Op::Neg:
       return w.unary(LoopCode::negate, x);
     case Op::Abs:
@@ -47,8 +50,19 @@ int real_function(LoopWriter& w, Op op, const Attrs& attrs, int x) {
       return w.unary(LoopCode::floor, x);
     case Op::Round:
       return w.unary(LoopCode::nearest, x);
-    case Op::Sign:
-      return w.choose(w.less(zero, x), one, w.choose(negative(), w.number(-1), x));
+    default:
+      return w.choose(w.less(zero, x), w.number(1, type), w.choose(w.less(x, zero), w.number(-1, type), x));
+  }
+}
+
+// In f64; -1: not one of these.
+int real_function(LoopWriter& w, Op op, const Attrs& attrs, int x) {
+  if (keeps_type(op)) return exact_function(w, op, x, Scalar::f64);
+  const auto number = [&](std::string_view name) { return attr_float(attrs, name); };
+  const auto constant = [&](double value) { return w.number(value); };
+  const int zero = w.number(0), one = w.number(1);
+  const auto negative = [&] { return w.less(x, zero); };
+  switch (op) {
     case Op::Sqrt:
       return w.unary(LoopCode::root, x);
     case Op::Reciprocal:
@@ -105,32 +119,6 @@ int real_function(LoopWriter& w, Op op, const Attrs& attrs, int x) {
     }
     default:
       return -1;
-  }
-}
-
-// What keeps to the operand's own type: the result is one of its numbers.
-bool is_exact_in_f32(Op op) {
-  return op == Op::Relu || op == Op::Neg || op == Op::Abs || op == Op::Ceil || op == Op::Floor || op == Op::Round ||
-         op == Op::Sign;
-}
-
-int function_in_f32(LoopWriter& w, Op op, int x) {
-  const int zero = w.number(0, Scalar::f32), one = w.number(1, Scalar::f32);
-  switch (op) {
-    case Op::Relu:
-      return w.choose(w.less(x, zero), zero, x);
-    case Op::Neg:
-      return w.unary(LoopCode::negate, x);
-    case Op::Abs:
-      return w.unary(LoopCode::magnitude, x);
-    case Op::Ceil:
-      return w.unary(LoopCode::ceil, x);
-    case Op::Floor:
-      return w.unary(LoopCode::floor, x);
-    case Op::Round:
-      return w.unary(LoopCode::nearest, x);
-    default:
-      return w.choose(w.less(zero, x), one, w.choose(w.less(x, zero), w.number(-1, Scalar::f32), x));
   }
 }
 
@@ -408,7 +396,8 @@ Element function_in_loops(LoopWriter& w, Op op, const Attrs& attrs, const Elemen
     const int real = w.convert(LoopCode::real_of, x.term, Scalar::f64);
     return w.whole(w.convert(LoopCode::whole_of, real_function(w, op, attrs, real), Scalar::whole), result);
   }
-  if (is_exact_in_f32(op) && w.type_of(x.term) == Scalar::f32) return w.of(function_in_f32(w, op, x.term), result);
+  if (keeps_type(op) && w.type_of(x.term) == Scalar::f32)
+    return w.of(exact_function(w, op, x.term, Scalar::f32), result);
   return w.rounded(real_function(w, op, attrs, w.real(x)), result);
 }
 
