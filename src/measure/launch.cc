@@ -17,19 +17,19 @@
 namespace nlsplit::inline measure {
 namespace {
 
-std::vector<std::string> words_of(const std::string& text) {
-  std::istringstream stream(text);
-  std::vector<std::string> words;
-  for (std::string word; stream >> word;) words.push_back(word);
-  return words;
-}
-
-// What nlbench said, without what mpirun says about it.
+// What nlbench said, without what mpirun or Slurm say about it.
 std::string own_words(const std::string& said) {
-  const size_t begin = said.find("error: ");
+  std::string text;
+  std::istringstream lines(said);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("srun: ") && !line.starts_with("slurmstepd")) text += line + "\n";
+  }
+  const size_t begin = text.find("error: ");
   if (begin == std::string::npos) return said;
-  const size_t end = said.find("\n----", begin);
-  return said.substr(begin, end == std::string::npos ? end : end - begin);
+  const size_t end = text.find("\n----", begin);
+  text = text.substr(begin, end == std::string::npos ? end : end - begin);
+  while (text.ends_with('\n')) text.pop_back();
+  return text;
 }
 
 }  // namespace
@@ -51,10 +51,45 @@ NamedWorker named(const std::string& worker) {
 
 }  // namespace
 
+namespace {
+
+// Whether each rank is to be on its host: as asked, or where Slurm has given us all of them.
+Result<bool> places(const LaunchArguments& arguments, const std::vector<std::string>& hosts) {
+  if (arguments.on_hosts) return true;
+  ASSIGN_OR_RETURN(const std::vector<std::string> nodes, allocated_nodes());
+  return std::ranges::all_of(hosts,
+                             [&](const std::string& host) { return std::ranges::find(nodes, host) != nodes.end(); });
+}
+
+Result<bool> srun_places(const LaunchArguments& arguments, const std::vector<std::string>& hosts) {
+  if (arguments.transport->make_world != nullptr) return false;
+  ASSIGN_OR_RETURN(const Launcher launcher, parse_launcher(arguments.launcher, "--launcher"));
+  ASSIGN_OR_RETURN(const bool placed, places(arguments, hosts));
+  return launcher.is_srun && placed;
+}
+
+// Indices into `hosts`: those of the first host, then those of the next one.
+std::vector<size_t> host_by_host(const std::vector<std::string>& hosts) {
+  std::vector<size_t> order;
+  for (size_t first = 0; first < hosts.size(); ++first) {
+    if (std::ranges::find(order, first) != order.end()) continue;
+    for (size_t other = first; other < hosts.size(); ++other) {
+      if (hosts[other] == hosts[first]) order.push_back(other);
+    }
+  }
+  return order;
+}
+
+}  // namespace
+
 Result<std::vector<int>> ranks_on(const LaunchArguments& arguments, const std::vector<std::string>& hosts) {
   std::vector<int> ranks;
   if (!arguments.transport->of_workers) {
+    ASSIGN_OR_RETURN(const bool together, srun_places(arguments, hosts));
     for (size_t r = 0; r < hosts.size(); ++r) ranks.push_back(static_cast<int>(r));
+    if (!together) return ranks;
+    const std::vector<size_t> order = host_by_host(hosts);
+    for (size_t r = 0; r < order.size(); ++r) ranks[order[r]] = static_cast<int>(r);
     return ranks;
   }
   std::map<std::string, std::vector<int>> free;
@@ -87,8 +122,8 @@ Status check(const LaunchArguments& arguments) {
     if (!arguments.workers.empty())
       return invalid_input(
           fmt::format("--workers are for --transport grpc, and this is {}", arguments.transport->name));
-    if (words_of(arguments.mpirun).empty()) return invalid_input("--mpirun is empty");
-    return ok_status();
+    const auto launcher = parse_launcher(arguments.launcher, "--launcher");
+    return launcher ? ok_status() : Status(launcher.error());
   }
   if (arguments.workers.empty())
     return invalid_input(fmt::format("--transport {} needs --workers HOST:PORT,…", arguments.transport->name));
@@ -163,27 +198,28 @@ Result<ChildEnd> launch(const LaunchArguments& arguments, const std::string& dir
   // Nobody else can say what only our ranks know.
   const std::string token = hex16(std::random_device()() | uint64_t{std::random_device()()} << 32);
   run.insert(run.end(), {"--supervised", token});
-  std::vector<std::string> words = words_of(arguments.mpirun);
-  const auto add = [&](const std::vector<std::string>& more) { words.insert(words.end(), more.begin(), more.end()); };
-  if (arguments.on_hosts) {  // one by one, since hosts given together would be sorted
-    for (size_t r = 0; r < hosts.size(); ++r) {
-      if (r > 0) add({":"});
-      add({"-np", "1", "--host", hosts[r]});
-      add(run);
+  ASSIGN_OR_RETURN(const Launcher launcher, parse_launcher(arguments.launcher, "--launcher"));
+  ASSIGN_OR_RETURN(const bool placed, places(arguments, hosts));
+  std::vector<RanksTogether> ranks;
+  if (!placed) {
+    ranks = {{"", static_cast<int>(hosts.size()), run}};
+  } else if (launcher.is_srun) {
+    for (const size_t at : host_by_host(hosts)) {
+      if (ranks.empty() || ranks.back().host != hosts[at]) ranks.push_back({hosts[at], 0, run});
+      ++ranks.back().count;
     }
-  } else {
-    add({"-np", fmt::format("{}", hosts.size())});
-    add(run);
+  } else {  // one by one, since hosts given together would be sorted
+    for (const std::string& host : hosts) ranks.push_back({host, 1, run});
   }
   constexpr double grace_s = 15, start_s = 60;
-  // mpirun passes SIGUSR1 on at once; SIGTERM only a second later.
-  return run_child(words, {.quietly = true,
-                           .on_interrupt = SIGUSR1,
-                           .on_parents_death = SIGTERM,
-                           .token = token,
-                           .start_s = start_s,
-                           .grace_s = grace_s,
-                           .limits = limits});
+  // mpirun and srun pass SIGUSR1 on at once; mpirun SIGTERM only a second later.
+  return run_child(command_of(launcher, ranks), {.quietly = true,
+                                                 .on_interrupt = SIGUSR1,
+                                                 .on_parents_death = SIGTERM,
+                                                 .token = token,
+                                                 .start_s = start_s,
+                                                 .grace_s = grace_s,
+                                                 .limits = limits});
 }
 
 Error launch_error(const ChildEnd& end, const std::string& doing) {

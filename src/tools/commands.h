@@ -14,6 +14,7 @@ void add_check_command(CLI::App& app, int& code);
 void add_show_command(CLI::App& app, int& code);
 void add_export_command(CLI::App& app, int& code);
 void add_lower_command(CLI::App& app, int& code);
+void add_hostfile_command(CLI::App& app, int& code);
 void add_simulate_command(CLI::App& app, int& code);
 void add_session_command(CLI::App& app, int& code);
 void add_serve_command(CLI::App& app, int& code);

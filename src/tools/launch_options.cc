@@ -1,5 +1,7 @@
 #include "tools/launch_options.h"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 
 namespace nlsplit::inline tools {
@@ -45,23 +47,23 @@ Polling polling_of(const std::string& word) {
 }
 
 void add_hosts_options(CLI::App& command, HostsArguments& arguments) {
-  command.add_flag(
-      "--hosts", arguments.asked,
-      "Only print the host of each rank, a line each: a hostfile for mpirun --map-by seq --hostfile FILE; nothing "
-      "where mpirun starts no ranks (--transport threads, grpc)");
-  command.add_flag(
-      "--places", arguments.places,
-      "With --hosts: of a device behind a bus the place of its own in an emulated cluster, not the machine");
+  const std::string hidden;
+  command.add_flag("--hosts", arguments.asked)->group(hidden);
+  command.add_flag("--places", arguments.places)->group(hidden);
 }
 
 void add_launch_options(CLI::App& command, LaunchArguments& arguments) {
   command
-      .add_option("--mpirun", arguments.mpirun,
-                  "What starts the ranks, with its options (default \"mpirun --oversubscribe\")")
-      ->envname("NLBENCH_MPIRUN");
+      .add_option("--launcher", arguments.launcher,
+                  fmt::format("What starts the ranks, mpirun or srun, with its options (default here \"{}\")",
+                              arguments.launcher))
+      ->type_name("COMMAND")
+      ->envname("NLBENCH_LAUNCHER");
   command
-      .add_flag("--on-hosts", arguments.on_hosts,
-                "Start each device's rank on the host of that name (default: where mpirun likes)")
+      .add_flag(
+          "--on-hosts", arguments.on_hosts,
+          "Start each device's rank on the host of that name (default: in a Slurm allocation of these hosts, else "
+          "where the launcher likes)")
       ->envname("NLBENCH_ON_HOSTS");
   add_transport_option(command, arguments.transport);
   command

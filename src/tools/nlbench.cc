@@ -3,18 +3,15 @@
 #include <cstdlib>
 #include <iostream>
 #include <sstream>
-#include <string_view>
 
+#include "exec/transports/transports.h"
 #include "tools/exit.h"
 #include "tools/nlbench_commands.h"
 
 namespace {
 
-// All ranks of an mpirun read the same command line; one complaint about it is enough.
-bool is_first_rank() {
-  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
-  return rank == nullptr || std::string_view(rank) == "0";
-}
+// All ranks of a launch read the same command line; one complaint about it is enough.
+bool is_first_rank() { return nlsplit::find_transport("mpi")->launched_as().rank == 0; }
 
 // Open MPI asks hwloc for the devices of this machine, and hwloc's GL plugin looks for ten X displays, each by the name
 // localhost. Where there is no /etc/hosts and the name server does not answer, MPI_Init then takes most of a minute.

@@ -10,6 +10,7 @@
 #include "base/npy.h"
 #include "exec/backends/arena.h"
 #include "graph/elements.h"
+#include "program/rank_hosts.h"
 #include "program/scalars.h"
 
 namespace nlsplit::inline tools {
@@ -182,11 +183,7 @@ Result<std::vector<NamedTensor>> make_inputs(const Program& program, const std::
 }
 
 void print_hosts(const Program& program, bool places) {
-  for (const DeviceProgram& device : program.devices) {
-    const std::string_view host = device.host;
-    const std::string inner = "." + device.name;  // behind a bus: cost/cluster.h
-    fmt::print("{}\n", places || !host.ends_with(inner) ? host : host.substr(0, host.size() - inner.size()));
-  }
+  for (const std::string& host : rank_hosts(program, places)) fmt::print("{}\n", host);
   std::fflush(stdout);
 }
 

@@ -110,7 +110,7 @@ Result<SandboxOptions> launch(const Cluster& cluster, const EmulatedNetwork& net
   options.environment["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] = "1";
   options.environment["HWLOC_COMPONENTS"] = "-gl";  // as in nlbench.cc
   // For programs that start mpirun themselves (nlbench network, nlbench validate).
-  options.environment["NLBENCH_MPIRUN"] = "mpirun";
+  options.environment["NLBENCH_LAUNCHER"] = "mpirun";
   options.environment["NLBENCH_ON_HOSTS"] = "1";
   if (ranks_must_sleep(cluster.devices.size())) options.environment["NLBENCH_POLLING"] = "sleep";
   options.environment["TMPDIR"] = "/dev/shm";  // goes with the sandbox

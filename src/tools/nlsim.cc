@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
       "  nlsim check SCENARIO --plan-file mine.yaml     what is wrong with a plan of your own, or how good it is\n"
       "  nlsim simulate SCENARIO --plan 1 --trace t.json  one plan in time, for https://ui.perfetto.dev\n"
       "  nlsim lower SCENARIO --plan 1                  what every machine will do, instruction by instruction\n"
+      "  nlsim hostfile SCENARIO --plan 1               which host each rank belongs on, for mpirun\n"
       "  nlsim schedule 1f1b --micro-batches 8          a schedule drawn, with its bubble and memory\n"
       "  nlsim session X.session --on SCENARIO          several Programs over the same states, one after the other\n"
       "  nlsim serve SCENARIO --rate 2/s --requests 500  how a server of a language model would fare with requests\n"
@@ -39,6 +40,7 @@ int main(int argc, char** argv) {
   add_show_command(app, code);
   add_export_command(app, code);
   add_lower_command(app, code);
+  add_hostfile_command(app, code);
   add_simulate_command(app, code);
   add_session_command(app, code);
   add_serve_command(app, code);

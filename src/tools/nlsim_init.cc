@@ -19,12 +19,12 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <sstream>
 
 #include "base/child_process.h"
 #include "base/descriptor.h"
 #include "base/file.h"
 #include "base/host_list.h"
+#include "base/launcher.h"
 #include "scenario/scenario.h"
 #include "survey/scenario_text.h"
 #include "survey/survey.h"
@@ -39,7 +39,7 @@ namespace fs = std::filesystem;
 struct InitArguments {
   std::string hosts, hostfile, survey;
   std::vector<std::string> workers;
-  std::string credentials, model, output = "-", nlbench, mpirun = "mpirun --oversubscribe";
+  std::string credentials, model, output = "-", nlbench, launcher = usual_launcher();
   bool force = false;
 };
 
@@ -114,7 +114,7 @@ std::string host_name(std::string name) {
   return name.empty() ? "host" : name.substr(0, longest);
 }
 
-std::vector<std::string> survey_words(const InitArguments& arguments, const Machines& machines) {
+Result<std::vector<std::string>> survey_words(const InitArguments& arguments, const Machines& machines) {
   std::vector<std::string> words;
   const auto add = [&words](const std::vector<std::string>& more) {
     words.insert(words.end(), more.begin(), more.end());
@@ -142,20 +142,18 @@ std::vector<std::string> survey_words(const InitArguments& arguments, const Mach
     names.push_back(host.name);
     cores.push_back(host.cores);
   }
-  std::istringstream mpirun(arguments.mpirun);
-  for (std::string word; mpirun >> word;) words.push_back(word);
+  ASSIGN_OR_RETURN(Launcher launcher, parse_launcher(arguments.launcher, "--launcher"));
   // All of a machine's cores compute, whatever mpirun thinks of so many ranks.
-  if (arguments.mpirun.find("bind-to") == std::string::npos) add({"--bind-to", "none"});
+  if (!launcher.is_srun && arguments.launcher.find("bind-to") == std::string::npos)
+    launcher.words.insert(launcher.words.end(), {"--bind-to", "none"});
   // One by one, since hosts given together would be sorted.
-  for (size_t h = 0; h < machines.hosts.size(); ++h) {
-    if (h > 0) add({":"});
-    add({"-np", "1", "--host", names[h]});
-    add(survey);
-    // Rank 0 alone asks for them: with every host's words they would be longer than a command may be.
-    if (h == 0)
-      add({"--names", fmt::format("{}", fmt::join(names, ",")), "--cores", fmt::format("{}", fmt::join(cores, ","))});
-  }
-  return words;
+  std::vector<RanksTogether> ranks;
+  for (const std::string& name : names) ranks.push_back({name, 1, survey});
+  // Rank 0 alone asks for them: with every host's words they would be longer than a command may be.
+  std::vector<std::string>& first = ranks.front().command;
+  first.insert(first.end(), {"--names", fmt::format("{}", fmt::join(names, ",")), "--cores",
+                             fmt::format("{}", fmt::join(cores, ","))});
+  return command_of(launcher, ranks);
 }
 
 // What it says on its standard output; an exit code other than 0 is the second.
@@ -337,7 +335,9 @@ int init(const InitArguments& arguments) {
     if (!found) return report(found.error());
     machines = std::move(*found);
     if (const Status status = check_first(arguments, machines); !status.ok()) return report(status.error());
-    auto said = output_of(survey_words(arguments, machines));
+    const auto words = survey_words(arguments, machines);
+    if (!words) return report(words.error());
+    auto said = output_of(*words);
     if (!said) return report(said.error());
     if (said->second != 0) {
       if (said->second != exit_interrupted)
@@ -361,16 +361,18 @@ void add_init_command(CLI::App& app, int& code) {
       "Write a scenario of your own machines: what they are, how fast, and the links between them, as measured.\n"
       "  nlsim init -o mine.yaml                                         this machine; in a Slurm allocation its "
       "nodes\n"
-      "  nlsim init --hosts a,b,c -o mine.yaml                           machines that mpirun reaches\n"
+      "  nlsim init --hosts a,b,c -o mine.yaml                           machines that mpirun or srun reaches\n"
       "  nlsim init --hostfile hosts --model net.onnx -o mine.yaml\n"
       "  nlsim init --workers b:7000,c:7000 --tls keys -o mine.yaml      this machine, and workers without MPI\n"
       "and then  nlsim rank mine.yaml.  What nobody can find out stands in it as a comment with TODO.\n"
       "It starts `nlbench survey` on the machines, which need the same nlbench. Takes a few seconds for each machine "
       "and pair.\n"
-      "A scenario holds some 2,700 hosts; for mpirun their names with commas must be shorter than 128 KiB.");
+      "A scenario holds some 2,700 hosts; for mpirun their names with commas must be shorter than 128 KiB; srun takes "
+      "128 "
+      "hosts.");
   const auto a = std::make_shared<InitArguments>();
   CLI::Option* hosts =
-      command->add_option("--hosts", a->hosts, "Machines that mpirun can start ranks on")->type_name("HOST,...");
+      command->add_option("--hosts", a->hosts, "Machines that the launcher can start ranks on")->type_name("HOST,...");
   CLI::Option* hostfile =
       command
           ->add_option("--hostfile", a->hostfile,
@@ -398,9 +400,11 @@ void add_init_command(CLI::App& app, int& code) {
           ->type_name("FILE");
   command->add_flag("--force", a->force, "Write over a file that is there");
   command
-      ->add_option("--mpirun", a->mpirun,
-                   "What starts the ranks, with its options (default \"mpirun --oversubscribe\")")
-      ->envname("NLBENCH_MPIRUN");
+      ->add_option(
+          "--launcher", a->launcher,
+          fmt::format("What starts the ranks, mpirun or srun, with its options (default here \"{}\")", a->launcher))
+      ->type_name("COMMAND")
+      ->envname("NLBENCH_LAUNCHER");
   command->add_option("--nlbench", a->nlbench, "Where nlbench is, on all machines (default: beside nlsim)");
   // Empty, as a shell's unset variable is, would mean this machine, or a default.
   const CLI::Validator not_empty(

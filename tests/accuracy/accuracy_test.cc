@@ -40,7 +40,7 @@ source: here
 sink: here
 )");
   const std::string mpi =
-      fmt::format(" --mpirun 'mpirun {} --oversubscribe'", ::geteuid() == 0 ? "--allow-run-as-root" : "");
+      fmt::format(" --launcher 'mpirun {} --oversubscribe'", ::geteuid() == 0 ? "--allow-run-as-root" : "");
   Outcome done = nlbench(fmt::format("profile {} -o {} --budget 6s --beside 1", scenario, scratch / "profile.json"));
   ASSERT_EQ(done.code, 0) << done.err;
   done = nlbench(fmt::format("network {} -o {}", scenario, scratch / "network.json") + mpi);

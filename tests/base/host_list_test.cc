@@ -22,7 +22,7 @@ TEST(Hostfile, ReadsOpenMpisAndMpichs) {
               ElementsAre(ListedHost{"a", 4}, ListedHost{"b", 2}, ListedHost{"c", 3}, ListedHost{"d", 0}));
 }
 
-// A line for each rank is what `nlbench run --hosts` prints.
+// A line for each rank is what `nlsim hostfile` prints.
 TEST(Hostfile, ANameThatComesAgainIsTheSameHost) {
   EXPECT_THAT(value_of(parse_hostfile("a\nb\na\n", "hosts")), ElementsAre(ListedHost{"a", 0}, ListedHost{"b", 0}));
   EXPECT_THAT(value_of(parse_hostfile("a slots=2\nb\na slots=1\nb:4\n", "hosts")),

@@ -120,7 +120,7 @@ TEST_F(Ends, WithinASecondOfSigterm) {
          2.5},
         // mpirun itself takes 1.1 s.
         {"nlbench",
-         fmt::format("validate {} -o {} --top 2 --also 0 --duration 100s --mpirun '{}'", scenario_, scratch_ / "w",
+         fmt::format("validate {} -o {} --top 2 --also 0 --duration 100s --launcher '{}'", scenario_, scratch_ / "w",
                      mpirun),
          4, 2}}) {
     SCOPED_TRACE(phase.program + " " + phase.arguments);

@@ -14,7 +14,7 @@ using ::testing::Not;
 // What this program's own environment says of Slurm, or of how to start ranks, is none of the tests'.
 Outcome init(const std::string& arguments, const std::string& environment = "") {
   return run_command(
-      fmt::format("env -u SLURM_JOB_NODELIST -u SLURM_JOB_CPUS_PER_NODE -u NLBENCH_MPIRUN {} {}/nlsim init {}",
+      fmt::format("env -u SLURM_JOB_NODELIST -u SLURM_JOB_CPUS_PER_NODE -u NLBENCH_LAUNCHER {} {}/nlsim init {}",
                   environment, NLS_BIN_DIR, arguments));
 }
 
@@ -47,7 +47,7 @@ TEST(Init, OfHostsThatMpirunReaches) {
   const Scratch scratch;
   const std::string hosts = scratch.write("hosts", "localhost slots=1\n127.0.0.1 slots=1   # itself once more\n");
   const std::string mpirun =
-      fmt::format(" --mpirun 'mpirun --oversubscribe {}'", ::geteuid() == 0 ? "--allow-run-as-root" : "");
+      fmt::format(" --launcher 'mpirun --oversubscribe {}'", ::geteuid() == 0 ? "--allow-run-as-root" : "");
   const Outcome made = init("--hostfile " + hosts + mpirun + " --model zoo:mlp -o " + scratch / "two.yaml");
   ASSERT_EQ(made.code, 0) << made.err;
   EXPECT_THAT(made.out, HasSubstr("2 hosts, 1 path measured"));
@@ -63,7 +63,7 @@ TEST(Init, OfHostsThatMpirunReaches) {
 
 TEST(Init, BadListsOfHostsAreRefusedBeforeAnythingStarts) {
   const Scratch scratch;
-  const std::string output = " -o " + scratch / "s.yaml", nowhere = " --nlbench /nonexistent --mpirun /nonexistent";
+  const std::string output = " -o " + scratch / "s.yaml", nowhere = " --nlbench /nonexistent --launcher /nonexistent";
   expect_refused(init("--hostfile " + scratch.write("hosts", "a\n\nb slot=2\n") + output + nowhere),
                  "hosts:3: 'slot=2' is neither slots=N nor max_slots=N\n  | b slot=2");
   expect_refused(init("--hostfile " + scratch / "missing" + output + nowhere), "missing");
@@ -85,7 +85,7 @@ TEST(Init, InASlurmAllocationTakesItsNodes) {
   const Scratch scratch;
   const std::string mpirun = scratch.write("mpirun", "#!/bin/sh\necho \"$@\" >&2\nexit 3\n");
   std::filesystem::permissions(mpirun, std::filesystem::perms::owner_all);
-  const Outcome outcome = init("--mpirun " + mpirun + " -o " + scratch / "s.yaml",
+  const Outcome outcome = init("--launcher " + mpirun + " -o " + scratch / "s.yaml",
                                "SLURM_JOB_NODELIST='n[08-09],gpu1' SLURM_JOB_CPUS_PER_NODE='4(x2),16'");
   EXPECT_EQ(outcome.code, 3);
   const size_t names = outcome.err.find("--names");
@@ -119,10 +119,11 @@ TEST(Init, WritesASurveyThatIsThereAlready) {
 // Before anything is measured: what starts ranks is not there.
 TEST(Init, ItsModelMustBeThere) {
   const Scratch scratch;
-  const Outcome outcome = init("--hosts a --mpirun /nonexistent --model zoo:nothing -o " + scratch / "s.yaml");
+  const Outcome outcome = init("--hosts a --launcher /nonexistent --model zoo:nothing -o " + scratch / "s.yaml");
   expect_refused(outcome, "--model zoo:nothing: the zoo has no model");
   EXPECT_THAT(outcome.err, Not(HasSubstr("s.yaml"))) << "a file that is not there";
-  expect_refused(init("--hosts a --mpirun /nonexistent --model 'a\nb' -o " + scratch / "s.yaml"), "control characters");
+  expect_refused(init("--hosts a --launcher /nonexistent --model 'a\nb' -o " + scratch / "s.yaml"),
+                 "control characters");
   EXPECT_FALSE(std::filesystem::exists(scratch / "s.yaml"));
 }
 

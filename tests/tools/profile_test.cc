@@ -241,7 +241,7 @@ TEST_F(Profiles, OfAGpuHaveItsCopies) {
   ASSERT_EQ(lowered.code, 0) << lowered.err;
   EXPECT_THAT(lowered.out, HasSubstr("device A cuda host a.A "));
   EXPECT_THAT(lowered.out, HasSubstr("device a host host a "));
-  const Outcome hosts = nlbench("run --hosts --plan mine " + scenario_);
+  const Outcome hosts = nlsim("hostfile --plan mine " + scenario_);
   EXPECT_EQ(hosts.out, "a\nb\nc\na\nc\n") << "machines, which mpirun knows";
   EXPECT_EQ(nlbench("run --hosts --places --plan mine " + scenario_).out, "a.A\nb.B\nc.C\na\nc\n");
 }

@@ -220,11 +220,11 @@ TEST_F(Validate, SaysWhatCannotBe) {
   EXPECT_EQ(nlbench(command("--duration soon")).code, 2);
   EXPECT_EQ(nlbench(command("--top 0")).code, 2);
   const Outcome nobody =
-      nlbench(fmt::format("validate {} -o {} --top 2 --also 2 --mpirun /nowhere/mpirun", scenario_, scratch_ / "v"));
+      nlbench(fmt::format("validate {} -o {} --top 2 --also 2 --launcher /nowhere/mpirun", scenario_, scratch_ / "v"));
   EXPECT_EQ(nobody.code, 2);
   EXPECT_THAT(nobody.err, HasSubstr("cannot start /nowhere/mpirun"));
   const Outcome failing =
-      nlbench(fmt::format("validate {} -o {} --top 3 --also 3 --mpirun false", scenario_, scratch_ / "v"));
+      nlbench(fmt::format("validate {} -o {} --top 3 --also 3 --launcher false", scenario_, scratch_ / "v"));
   EXPECT_EQ(failing.code, 1);
   EXPECT_THAT(failing.out, HasSubstr("1 plan failed"));  // the control twice, and the others were not tried
   EXPECT_THAT(failing.err, HasSubstr("failed"));
@@ -292,7 +292,7 @@ TEST_F(Validate, ALostRankCostsOnePlan) {
                             "set -- $(cat /proc/$launch/task/$launch/children)\nkill -9 $1\nwait $launch\n",
                             scratch_ / "once", ::geteuid() == 0 ? "--allow-run-as-root" : ""));
   std::filesystem::permissions(mpirun, std::filesystem::perms::owner_all);
-  const std::string words = fmt::format("validate {} -o {} --top 2 --also 4 --rounds 1 --duration 500ms --mpirun {}",
+  const std::string words = fmt::format("validate {} -o {} --top 2 --also 4 --rounds 1 --duration 500ms --launcher {}",
                                         scenario_, scratch_ / "v", mpirun);
   const Outcome outcome = nlbench(words);
   EXPECT_EQ(outcome.code, 3) << outcome.err;

@@ -568,15 +568,22 @@ Result<std::unique_ptr<Transport>> start_mpi(TransportOptions options) {
   return std::unique_ptr<Transport>(std::move(transport));
 }
 
-LaunchedAs launched_by_mpirun() {
-  const auto number = [](const char* name) {
-    const char* text = std::getenv(name);
-    int value = 0;
-    if (text != nullptr) std::from_chars(text, text + std::strlen(text), value);
-    return value;
+LaunchedAs launched_by_mpi() {
+  // The first of these variables that is a number.
+  const auto number = [](std::initializer_list<const char*> names) -> std::optional<int> {
+    for (const char* name : names) {
+      const char* text = std::getenv(name);
+      if (text == nullptr) continue;
+      int value = 0;
+      if (std::from_chars(text, text + std::strlen(text), value).ec == std::errc()) return value;
+    }
+    return std::nullopt;
   };
-  return {std::getenv("OMPI_COMM_WORLD_RANK") != nullptr, number("OMPI_COMM_WORLD_RANK"),
-          number("OMPI_COMM_WORLD_LOCAL_RANK") == 0};
+  // Of Open MPI's mpirun; of PMIx, which srun speaks; of PMI, which MPICH's launcher and srun speak. Not SLURM_PROCID,
+  // which a batch script has as well.
+  const std::optional<int> rank = number({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"});
+  if (!rank) return {};
+  return {true, *rank, number({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}).value_or(0) == 0};
 }
 
 }  // namespace nlsplit::inline exec

@@ -19,7 +19,8 @@ namespace nlsplit::inline exec {
 // does not answer.
 Result<std::unique_ptr<Transport>> start_mpi(TransportOptions options);
 
-// What mpirun told this process before MPI starts: its rank, and which one it is on its host; 0 without mpirun.
-LaunchedAs launched_by_mpirun();
+// What mpirun, or srun with one of its PMIs, told this process before MPI starts: its rank, and which one it is on its
+// host; 0 without them.
+LaunchedAs launched_by_mpi();
 
 }  // namespace nlsplit::inline exec

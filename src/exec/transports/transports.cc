@@ -17,7 +17,7 @@ std::span<const TransportKind> all_transports() {
       {.name = "mpi",
        .about = "a rank a device",
        .start = start_mpi,
-       .launched_as = launched_by_mpirun,
+       .launched_as = launched_by_mpi,
        .eager_bytes = 65480},
       // A Program's own; this is what programs that are to measure it have.
       {.name = "threads",
