@@ -38,7 +38,8 @@ class Answering {
         with_tokens_(request.returns_tokens),
         prompt_(prompt),
         reply_(std::move(reply)),
-        stream_(tokenizer, request.ignores_end ? std::vector<TokenId>() : tokenizer.ends, request.stops) {}
+        stream_(tokenizer, request.ignores_end ? std::vector<TokenId>() : tokenizer.ends, request.stops,
+                head_.route == Route::chat ? TextBegin::here : TextBegin::before) {}
 
   bool on_token(TokenId token) {
     tokens_.push_back(token);

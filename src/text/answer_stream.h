@@ -15,9 +15,10 @@ namespace nlsplit::inline text {
 
 class AnswerStream {
  public:
-  // The tokenizer must outlive it.
-  AnswerStream(const Tokenizer& tokenizer, std::vector<TokenId> ends, std::vector<std::string> stops)
-      : ends_(std::move(ends)), text_(tokenizer), stop_(std::move(stops)) {}
+  // The tokenizer must outlive it. `begin`: the answer is a text of its own, or goes on from the prompt.
+  AnswerStream(const Tokenizer& tokenizer, std::vector<TokenId> ends, std::vector<std::string> stops,
+               TextBegin begin = TextBegin::here)
+      : ends_(std::move(ends)), text_(tokenizer, SpecialTokens::skipped, begin), stop_(std::move(stops)) {}
 
   // Text that is certain with this token: whole characters, and no beginning of a stop string. Error: TextStream's.
   Result<std::string> next(TokenId token);

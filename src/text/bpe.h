@@ -1,6 +1,6 @@
-// Byte-pair encoding of one word: the neighbours whose merge comes first in the list are joined, the leftmost first,
-// until no neighbours have a merge (Sennrich, Haddow, Birch, "Neural machine translation of rare words with subword
-// units", ACL 2016).
+// Byte-pair encoding of one word: the neighbours whose merge has the lowest rank are joined, the leftmost first, until
+// no neighbours have a merge (Sennrich, Haddow, Birch, "Neural machine translation of rare words with subword units",
+// ACL 2016).
 #pragma once
 
 #include <array>
@@ -16,13 +16,20 @@
 
 namespace nlsplit::inline text {
 
+// What a word is before the first merge. Of characters: one that has no token is its bytes.
+enum class Symbols { bytes, characters };
+
 struct Bpe {
   struct Ranked {
     int32_t rank = 0;
     TokenId whole = 0;
   };
 
+  Symbols symbols = Symbols::bytes;
   std::array<TokenId, 256> byte_token{};  // -1: the vocabulary has no token of this byte
+  NumberTable<TokenId> character_token;   // of 0 and a character
+  // No token has a space behind anything else: a word is encoded in parts that begin with its spaces.
+  bool parts_at_spaces = false;
   NumberTable<Ranked> merges;
   // Words that are one token, by their bytes. Whoever asks here first need not merge what ends as one token anyway.
   std::unordered_map<std::string_view, TokenId> whole_words;
@@ -30,7 +37,8 @@ struct Bpe {
 
 // `vocabulary` must outlive the result. With `ignore_merges` a word that is a token is that token, whatever its merges
 // would make of it.
-Result<Bpe> make_bpe(const Vocabulary& vocabulary, const std::vector<Merge>& merges, bool ignore_merges);
+Result<Bpe> make_bpe(const Vocabulary& vocabulary, const std::vector<Merge>& merges, bool ignore_merges,
+                     Symbols symbols);
 
 // Buffers that one encoding after the other uses.
 class BpeEncoder {
@@ -51,6 +59,7 @@ class BpeEncoder {
     TokenId whole;
   };
 
+  std::optional<unsigned char> add_symbols(std::string_view word);
   void offer(int32_t left);
 
   const Bpe* bpe_;

@@ -1,6 +1,7 @@
 #include "text/byte_alphabet.h"
 
 #include <array>
+#include <charconv>
 #include <cstdint>
 
 #include "text/utf8.h"
@@ -44,6 +45,14 @@ std::string spelling_of_bytes(std::string_view bytes) {
   std::string spelled;
   for (const char byte : bytes) append_utf8(spelled, alphabet.character[static_cast<unsigned char>(byte)]);
   return spelled;
+}
+
+std::optional<char> fallback_byte(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
+  unsigned byte = 0;
+  const auto [end, error] = std::from_chars(token.data() + 3, token.data() + 5, byte, 16);
+  if (error != std::errc() || end != token.data() + 5) return std::nullopt;
+  return static_cast<char>(static_cast<unsigned char>(byte));
 }
 
 }  // namespace nlsplit::inline text

@@ -12,4 +12,7 @@ namespace nlsplit::inline text {
 std::optional<std::string> bytes_of_spelling(std::string_view spelled);
 std::string spelling_of_bytes(std::string_view bytes);
 
+// SentencePiece's spelling of a byte, for characters that have no token: "<0x0A>". Nothing if it is none.
+std::optional<char> fallback_byte(std::string_view token);
+
 }  // namespace nlsplit::inline text

@@ -16,7 +16,12 @@ Result<std::string> TextStream::next(TokenId token) {
                                      static_cast<int64_t>(vocabulary.size()) - 1));
   const VocabularyToken& entry = vocabulary[static_cast<size_t>(token)];
   if (entry.kind == TokenKind::special && special_ == SpecialTokens::skipped) return std::string();
-  held_back_ += entry.bytes;
+  std::string_view bytes = entry.bytes;
+  if (drops_space_ && !bytes.empty()) {
+    if (bytes.starts_with(' ')) bytes.remove_prefix(1);
+    drops_space_ = false;
+  }
+  held_back_ += bytes;
   std::string text;
   size_t at = 0;
   while (at < held_back_.size()) {

@@ -14,11 +14,17 @@
 namespace nlsplit::inline text {
 
 enum class SpecialTokens { shown, skipped };
+// Vocabularies in SentencePiece's way put a space in front of each text; decoding drops it, unless the tokens go on
+// from a text that was there before.
+enum class TextBegin { here, before };
 
 class TextStream {
  public:
-  explicit TextStream(const Tokenizer& tokenizer, SpecialTokens special = SpecialTokens::skipped)
-      : tokenizer_(&tokenizer), special_(special) {}
+  explicit TextStream(const Tokenizer& tokenizer, SpecialTokens special = SpecialTokens::skipped,
+                      TextBegin begin = TextBegin::here)
+      : tokenizer_(&tokenizer),
+        special_(special),
+        drops_space_(begin == TextBegin::here && tokenizer.drops_first_space) {}
 
   // What is complete with this token: a character whose bytes are spread over tokens comes with the last of them.
   Result<std::string> next(TokenId token);
@@ -29,6 +35,7 @@ class TextStream {
  private:
   const Tokenizer* tokenizer_;
   SpecialTokens special_;
+  bool drops_space_;  // if the next character is one
   std::string held_back_;
 };
 

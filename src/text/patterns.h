@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/characters.h"
+#include "text/normalize.h"
 #include "text/words.h"
 
 namespace nlsplit::inline text {
@@ -17,7 +17,7 @@ inline constexpr std::string_view gpt2_pattern =
 struct NamedCuts {
   std::string_view name;
   std::vector<CutStep> cuts;
-  std::vector<NormalForm> normal_forms;
+  std::vector<NormalStep> normal_steps;
   bool ignore_merges = false;
   bool begins = false;  // texts begin with the model's first token unless the file says otherwise
 };

@@ -1,10 +1,12 @@
 // Text to tokens: added tokens are found, the text between is normalized and cut into words, each word is encoded by
-// byte pairs. The same tokens, for the same file, as the package `tokenizers` of PyPI (docs/text.md says where not).
+// byte pairs. The same tokens, for the same file, as the packages `tokenizers` and `sentencepiece` of PyPI
+// (docs/text.md says where not).
 //
 //   ASSIGN_OR_RETURN(const Tokenizer tokenizer, read_tokenizer_json("tokenizer.json"));
 //   ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, encode(tokenizer, "Hello"));
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,11 +14,18 @@
 #include "base/result.h"
 #include "text/added_tokens.h"
 #include "text/bpe.h"
-#include "text/characters.h"
+#include "text/normalize.h"
 #include "text/vocabulary.h"
 #include "text/words.h"
 
 namespace nlsplit::inline text {
+
+// Of vocabularies in SentencePiece's way: words are made of characters, and U+2581 is a space, in tokens and in texts.
+struct SpaceMarks {
+  enum class Front { none, text, piece };
+  Front front = Front::none;  // what begins with a space: the text; each piece between added tokens
+  bool cuts = false;          // each space begins a word
+};
 
 // What files say, in whatever format.
 struct TokenizerParts {
@@ -24,8 +33,10 @@ struct TokenizerParts {
   std::vector<Merge> merges;
   bool ignore_merges = false;  // a word that is a token is that token
   std::vector<AddedToken> added;
-  std::vector<NormalForm> normal_forms;  // one after the other
+  std::vector<NormalStep> normal_steps;
   std::vector<CutStep> cuts;
+  std::optional<SpaceMarks> marks;     // none: words are made of bytes
+  bool drops_first_space = false;      // of what tokens are decoded to
   std::vector<TokenId> before, after;  // what is put around each text
   std::vector<TokenId> ends;           // a model that gives one of these has said all; none: the file does not say
 };
@@ -34,8 +45,10 @@ struct Tokenizer {
   Vocabulary vocabulary;  // its texts are what `bpe` points to: it is not changed
   Bpe bpe;
   AddedTokenFinder added_before, added_after;  // the text is normalized
-  std::vector<NormalForm> normal_forms;
+  std::vector<NormalStep> normal_steps;
   WordCutter cutter;
+  std::optional<SpaceMarks> marks;
+  bool drops_first_space = false;
   std::vector<TokenId> before, after, ends;
 };
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -11,6 +12,7 @@
 #include "base/file.h"
 #include "base/json_place.h"
 #include "text/byte_alphabet.h"
+#include "text/normalize.h"
 #include "text/patterns.h"
 
 namespace nlsplit::inline text {
@@ -33,7 +35,16 @@ Error not_known(const JsonPlace& place, std::string_view what, std::string_view 
   return place.optional("type").not_supported(fmt::format("the {} \"{}\" is not supported", what, type));
 }
 
-Status read_normalizer(const JsonPlace& place, std::vector<NormalForm>& forms) {
+// {"String": "…"}, for what is searched as a text and not as a pattern.
+Result<std::string> plain_text(const JsonPlace& place) {
+  RETURN_IF_ERROR(place.must_be_object({"String", "Regex"}));
+  if (!place.optional("Regex").is_null()) return place.not_supported("only a String is supported here");
+  ASSIGN_OR_RETURN(std::string text, place.optional("String").text());
+  if (text.empty()) return place.wrong("the pattern is empty");
+  return text;
+}
+
+Status read_normalizer(const JsonPlace& place, std::vector<NormalStep>& steps) {
   if (place.is_null()) return ok_status();
   ASSIGN_OR_RETURN(const std::string type, type_of(place));
   if (type == "Sequence") {
@@ -44,8 +55,22 @@ Status read_normalizer(const JsonPlace& place, std::vector<NormalForm>& forms) {
       const JsonPlace one = list.element(at);
       if (one.value->is_object() && one.optional("type").value->is_string() && *one.optional("type").value == type)
         return not_known(one, "normalizer within a Sequence", type);
-      RETURN_IF_ERROR(read_normalizer(one, forms));
+      RETURN_IF_ERROR(read_normalizer(one, steps));
     }
+    return ok_status();
+  }
+  NormalStep step;
+  if (type == "Replace") {
+    RETURN_IF_ERROR(place.must_be_object({"type", "pattern", "content"}));
+    ASSIGN_OR_RETURN(step.from, plain_text(place.optional("pattern")));
+    ASSIGN_OR_RETURN(step.to, place.optional("content").text());
+    steps.push_back(std::move(step));
+    return ok_status();
+  }
+  if (type == "Prepend") {
+    RETURN_IF_ERROR(place.must_be_object({"type", "prepend"}));
+    ASSIGN_OR_RETURN(step.to, place.optional("prepend").text());
+    steps.push_back(std::move(step));
     return ok_status();
   }
   RETURN_IF_ERROR(place.must_be_object({"type"}));
@@ -53,7 +78,8 @@ Status read_normalizer(const JsonPlace& place, std::vector<NormalForm>& forms) {
       {"NFC", NormalForm::nfc}, {"NFD", NormalForm::nfd}, {"NFKC", NormalForm::nfkc}, {"NFKD", NormalForm::nfkd}};
   const auto found = known.find(type);
   if (found == known.end()) return not_known(place, "normalizer", type);
-  forms.push_back(found->second);
+  step.form = found->second;
+  steps.push_back(std::move(step));
   return ok_status();
 }
 
@@ -70,11 +96,64 @@ Status read_split(const JsonPlace& place, std::vector<CutStep>& cuts) {
   const JsonPlace behavior = place.optional("behavior");
   ASSIGN_OR_RETURN(const std::string name, behavior.text());
   ASSIGN_OR_RETURN(const bool inverted, place.optional("invert").flag(false));
-  if (name != "Isolated" && name != "Removed")
-    return behavior.not_supported(fmt::format("the behavior \"{}\" is not supported", name));
-  step.found = name == "Isolated" ? Found::word : inverted ? Found::kept : Found::removed;
+  if (name != "Isolated" && name != "Removed" && (name != "MergedWithPrevious" || inverted))
+    return behavior.not_supported(
+        fmt::format("the behavior \"{}\"{} is not supported", name, inverted ? ", inverted," : ""));
+  step.found = name == "Isolated"  ? Found::word
+               : name != "Removed" ? Found::end
+               : inverted          ? Found::kept
+                                   : Found::removed;
   cuts.push_back(std::move(step));
   return ok_status();
+}
+
+// Metaspace: spaces are marked, and where there is none in front one comes there.
+Result<SpaceMarks> read_metaspace(const JsonPlace& place) {
+  RETURN_IF_ERROR(
+      place.must_be_object({"type", "replacement", "str_rep", "add_prefix_space", "prepend_scheme", "split"}));
+  SpaceMarks marks;
+  ASSIGN_OR_RETURN(const std::string mark, place.optional("replacement").text());
+  if (mark != space_mark)
+    return place.optional("replacement").not_supported(fmt::format("the mark \"{}\" is not supported", mark));
+  ASSIGN_OR_RETURN(marks.cuts, place.optional("split").flag(true));
+  const JsonPlace scheme = place.optional("prepend_scheme");
+  ASSIGN_OR_RETURN(const bool prefix, place.optional("add_prefix_space").flag(true));
+  std::string name = prefix ? "always" : "never";
+  if (!scheme.is_null()) {
+    ASSIGN_OR_RETURN(name, scheme.text());
+  }
+  static const std::map<std::string, SpaceMarks::Front, std::less<>> known = {
+      {"always", SpaceMarks::Front::piece}, {"first", SpaceMarks::Front::text}, {"never", SpaceMarks::Front::none}};
+  const auto found = known.find(name);
+  if (found == known.end()) return scheme.not_supported(fmt::format("the scheme \"{}\" is not supported", name));
+  marks.front = found->second;
+  return marks;
+}
+
+// Words that are made of characters: Metaspace, steps that cut the text further, or nothing.
+Status read_cuts_of_characters(const JsonPlace& place, TokenizerParts& parts) {
+  const bool marked = std::ranges::any_of(parts.normal_steps, [](const NormalStep& step) {
+    return !step.form && step.from == " " && step.to == space_mark;
+  });
+  parts.marks = SpaceMarks{};
+  if (place.is_null()) {
+    return marked ? ok_status()
+                  : Status(place.not_supported("byte_fallback is supported where spaces become \"\u2581\""));
+  }
+  ASSIGN_OR_RETURN(const std::string type, type_of(place));
+  if (type == "Metaspace") {
+    ASSIGN_OR_RETURN(parts.marks, read_metaspace(place));
+    return ok_status();
+  }
+  if (type != "Split" || !marked) return not_known(place, "pre-tokenizer of a vocabulary with byte_fallback", type);
+  const size_t before = parts.cuts.size();
+  RETURN_IF_ERROR(read_split(place, parts.cuts));
+  // All spaces are marks by now, so a pattern that is a space finds none (Gemma's).
+  if (parts.cuts.back().literal && parts.cuts.back().pattern == " ") {
+    parts.cuts.resize(before);
+    return ok_status();
+  }
+  return not_known(place, "pre-tokenizer of a vocabulary with byte_fallback", type);
 }
 
 Status read_pre_tokenizer(const JsonPlace& place, std::vector<CutStep>& cuts, bool& byte_level) {
@@ -114,7 +193,9 @@ Status read_pre_tokenizers(const JsonPlace& place, std::vector<CutStep>& cuts) {
       RETURN_IF_ERROR(read_pre_tokenizer(place, cuts, byte_level));
     }
   }
-  if (!byte_level) return place.not_supported("only byte-level vocabularies are supported, and there is no ByteLevel");
+  if (!byte_level)
+    return place.not_supported(
+        "only vocabularies of bytes are supported, and there is neither ByteLevel nor byte_fallback");
   return ok_status();
 }
 
@@ -192,7 +273,19 @@ Result<std::pair<std::string, std::string>> merge_texts(const JsonPlace& place) 
   return place.wrong(fmt::format("{} is no pair of tokens", place.excerpt()));
 }
 
-Status read_vocabulary(const JsonPlace& place, Vocabulary& vocabulary, Numbers& numbers) {
+VocabularyToken token_of(const std::string& spelled, bool byte_fallback) {
+  if (!byte_fallback) {
+    const std::optional<std::string> bytes = bytes_of_spelling(spelled);
+    return {bytes.value_or(spelled), TokenKind::ordinary, bytes.has_value() && !bytes->empty()};
+  }
+  if (const std::optional<char> byte = fallback_byte(spelled))
+    return {std::string(1, *byte), TokenKind::ordinary, false, true};
+  // A space of its own would be the same as its mark; texts have none by the time that words are made.
+  const bool in_words = !spelled.empty() && spelled.find(' ') == std::string::npos;
+  return {with_spaces_for_marks(spelled), TokenKind::ordinary, in_words};
+}
+
+Status read_vocabulary(const JsonPlace& place, bool byte_fallback, Vocabulary& vocabulary, Numbers& numbers) {
   RETURN_IF_ERROR(place.value->is_object() ? ok_status() : Status(place.wrong("there is no vocabulary")));
   for (const auto& [spelled, number] : place.value->items()) {
     const JsonPlace entry{&number, fmt::format("{}/{}", place.path, spelled)};
@@ -200,8 +293,7 @@ Status read_vocabulary(const JsonPlace& place, Vocabulary& vocabulary, Numbers& 
     if (static_cast<size_t>(id) >= vocabulary.size()) vocabulary.resize(static_cast<size_t>(id) + 1);
     VocabularyToken& token = vocabulary[static_cast<size_t>(id)];
     if (token.kind != TokenKind::absent) return entry.wrong(fmt::format("another token has the number {} too", id));
-    const std::optional<std::string> bytes = bytes_of_spelling(spelled);
-    token = {bytes.value_or(spelled), TokenKind::ordinary, bytes.has_value() && !bytes->empty()};
+    token = token_of(spelled, byte_fallback);
     numbers.emplace(spelled, id);
   }
   return ok_status();
@@ -221,12 +313,13 @@ Status read_merges(const JsonPlace& place, const Numbers& numbers, std::vector<M
     ASSIGN_OR_RETURN(merge.left, number_of(texts.first));
     ASSIGN_OR_RETURN(merge.right, number_of(texts.second));
     ASSIGN_OR_RETURN(merge.whole, number_of(texts.first + texts.second));
+    merge.rank = static_cast<int32_t>(at);
     merges.push_back(merge);
   }
   return ok_status();
 }
 
-Status read_model(const JsonPlace& place, TokenizerParts& parts, Numbers& numbers) {
+Status read_model(const JsonPlace& place, TokenizerParts& parts, Numbers& numbers, bool& byte_fallback) {
   RETURN_IF_ERROR(
       place.must_be_object({"type", "dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix",
                             "fuse_unk", "byte_fallback", "ignore_merges", "vocab", "merges"}));
@@ -235,10 +328,11 @@ Status read_model(const JsonPlace& place, TokenizerParts& parts, Numbers& number
     if (type != "BPE") return not_known(place, "model", type);
   }
   // `unk_token` and `fuse_unk` are for bytes without a token, which encode() refuses.
-  for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback"})
+  for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix"})
     RETURN_IF_ERROR(must_be_unset(place, key));
+  ASSIGN_OR_RETURN(byte_fallback, place.optional("byte_fallback").flag(false));
   ASSIGN_OR_RETURN(parts.ignore_merges, place.optional("ignore_merges").flag(false));
-  RETURN_IF_ERROR(read_vocabulary(place.optional("vocab"), parts.vocabulary, numbers));
+  RETURN_IF_ERROR(read_vocabulary(place.optional("vocab"), byte_fallback, parts.vocabulary, numbers));
   return read_merges(place.optional("merges"), numbers, parts.merges);
 }
 
@@ -274,6 +368,41 @@ Status read_decoder(const JsonPlace& place) {
   return type == "ByteLevel" ? ok_status() : Status(not_known(place, "decoder", type));
 }
 
+// Of vocabularies with byte_fallback: marks become spaces, bytes characters, and a space in front may be dropped.
+Status read_decoder_of_characters(const JsonPlace& place, bool& drops_first_space) {
+  if (place.is_null()) return place.not_supported("there is no decoder");
+  ASSIGN_OR_RETURN(const std::string type, type_of(place));
+  if (type != "Sequence") return not_known(place, "decoder of a vocabulary with byte_fallback", type);
+  RETURN_IF_ERROR(place.must_be_object({"type", "decoders"}));
+  const JsonPlace list = place.optional("decoders");
+  RETURN_IF_ERROR(list.must_be_array());
+  constexpr std::array<std::string_view, 4> order = {"Replace", "ByteFallback", "Fuse", "Strip"};
+  if (list.value->size() < 3 || list.value->size() > order.size())
+    return list.not_supported("the decoders of byte_fallback are Replace, ByteFallback, Fuse, and Strip or nothing");
+  for (size_t at = 0; at < list.value->size(); ++at) {
+    const JsonPlace one = list.element(at);
+    ASSIGN_OR_RETURN(const std::string name, type_of(one));
+    if (name != order[at]) return not_known(one, fmt::format("decoder in place of {}", order[at]), name);
+    if (name == "Replace") {
+      RETURN_IF_ERROR(one.must_be_object({"type", "pattern", "content"}));
+      ASSIGN_OR_RETURN(const std::string from, plain_text(one.optional("pattern")));
+      ASSIGN_OR_RETURN(const std::string to, one.optional("content").text());
+      if (from != space_mark || to != " ") return one.not_supported("what is replaced is \"\u2581\" by a space");
+    } else if (name == "Strip") {
+      RETURN_IF_ERROR(one.must_be_object({"type", "content", "start", "stop"}));
+      ASSIGN_OR_RETURN(const std::string what, one.optional("content").text());
+      ASSIGN_OR_RETURN(const int64_t start, one.optional("start").integer());
+      ASSIGN_OR_RETURN(const int64_t stop, one.optional("stop").integer());
+      if (what != " " || start < 0 || start > 1 || stop != 0)
+        return one.not_supported("what is stripped is one space in front");
+      drops_first_space = start == 1;
+    } else {
+      RETURN_IF_ERROR(one.must_be_object({"type"}));
+    }
+  }
+  return ok_status();
+}
+
 Result<Tokenizer> read_root(const JsonPlace& root) {
   RETURN_IF_ERROR(root.must_be_object({"version", "truncation", "padding", "added_tokens", "normalizer",
                                        "pre_tokenizer", "post_processor", "decoder", "model"}));
@@ -285,7 +414,8 @@ Result<Tokenizer> read_root(const JsonPlace& root) {
   }
   TokenizerParts parts;
   Numbers numbers;
-  RETURN_IF_ERROR(read_model(root.optional("model"), parts, numbers));
+  bool byte_fallback = false;
+  RETURN_IF_ERROR(read_model(root.optional("model"), parts, numbers, byte_fallback));
   const JsonPlace added = root.optional("added_tokens");
   if (!added.is_null()) {
     RETURN_IF_ERROR(added.must_be_array());
@@ -293,10 +423,11 @@ Result<Tokenizer> read_root(const JsonPlace& root) {
     for (size_t at = 0; at < added.value->size(); ++at)
       RETURN_IF_ERROR(read_added_token(added.element(at), numbers, seen, parts));
   }
-  RETURN_IF_ERROR(read_normalizer(root.optional("normalizer"), parts.normal_forms));
-  RETURN_IF_ERROR(read_pre_tokenizers(root.optional("pre_tokenizer"), parts.cuts));
+  RETURN_IF_ERROR(read_normalizer(root.optional("normalizer"), parts.normal_steps));
+  const JsonPlace cuts = root.optional("pre_tokenizer"), decoder = root.optional("decoder");
+  RETURN_IF_ERROR(byte_fallback ? read_cuts_of_characters(cuts, parts) : read_pre_tokenizers(cuts, parts.cuts));
   RETURN_IF_ERROR(read_post_processor(root.optional("post_processor"), parts));
-  RETURN_IF_ERROR(read_decoder(root.optional("decoder")));
+  RETURN_IF_ERROR(byte_fallback ? read_decoder_of_characters(decoder, parts.drops_first_space) : read_decoder(decoder));
   return make_tokenizer(std::move(parts));
 }
 

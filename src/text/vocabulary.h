@@ -23,13 +23,15 @@ struct VocabularyToken {
   std::string bytes;  // what it is decoded to
   TokenKind kind = TokenKind::absent;
   bool in_words = false;  // it may be a part of a word (a special token of the file's vocabulary may also be that)
+  bool is_byte = false;   // one byte of a character that has no token of its own
 };
 
 using Vocabulary = std::vector<VocabularyToken>;  // by number
 
-// Two neighbours in a word and what they become. Earlier merges go first.
+// Two neighbours in a word and what they become. Those of a lower rank go first.
 struct Merge {
   TokenId left = 0, right = 0, whole = 0;
+  int32_t rank = 0;
 };
 
 }  // namespace nlsplit::inline text

@@ -90,8 +90,12 @@ void add_words(Range range, icu::RegexMatcher& matcher, Found found, UErrorCode&
   int32_t at = range.begin;
   while (U_SUCCESS(error) && matcher.find(error)) {
     const int32_t begin = matcher.start(error), end = matcher.end(error);
-    add(at, begin, false);
-    add(begin, end, true);
+    if (found == Found::end) {
+      add(at, end, false);  // of several in a row each but the first is a word
+    } else {
+      add(at, begin, false);
+      add(begin, end, true);
+    }
     at = end;
   }
   add(at, range.end, false);

@@ -16,6 +16,7 @@ enum class Found {
   word,     // it is a word, and what lies between is one too
   removed,  // what lies between is a word
   kept,     // it is a word, what lies between is removed
+  end,      // it ends the word before it
 };
 
 // Cuts each word of the step before.

@@ -142,7 +142,8 @@ class Speaker {
   Speaker(const GenerateArguments& arguments, const Request& request) : arguments_(arguments), request_(request) {
     for (size_t s = 0; s < request.prompts.size() && request.tokenizer; ++s) {
       answers_.emplace_back(*request.tokenizer,
-                            arguments.ignores_end ? std::vector<TokenId>() : request.tokenizer->ends, arguments.stops);
+                            arguments.ignores_end ? std::vector<TokenId>() : request.tokenizer->ends, arguments.stops,
+                            arguments.chats ? TextBegin::here : TextBegin::before);
     }
     texts_.resize(request.prompts.size());
     if (speaks() && !arguments.prompts.empty() && !arguments.chats) say(arguments.prompts[0]);

@@ -23,7 +23,7 @@ Tokenizer all_bytes() {
         parts.vocabulary[static_cast<size_t>(left)].bytes + parts.vocabulary[static_cast<size_t>(right)].bytes;
     const auto id = static_cast<TokenId>(parts.vocabulary.size());
     parts.vocabulary.push_back({whole, TokenKind::ordinary, true});
-    parts.merges.push_back({left, right, id});
+    parts.merges.push_back({left, right, id, static_cast<int32_t>(parts.merges.size())});
     return id;
   };
   const TokenId spaces = add(' ', ' ');

@@ -21,6 +21,10 @@ const std::string folder = NLS_SOURCE_DIR "/tests/text/fixtures/";
 class Fixtures : public ::testing::TestWithParam<const char*> {
  protected:
   Tokenizer tokenizer_ = value_of(read_tokenizer_json(folder + GetParam() + ".json"));
+  bool begins() const {
+    const std::string name = GetParam();
+    return name == "llama3" || name == "llama2" || name == "mistral" || name == "gemma" || name == "metaspace";
+  }
   nlohmann::json cases_ = nlohmann::json::parse(value_of(read_file(folder + GetParam() + ".cases.json")));
 };
 
@@ -56,10 +60,12 @@ TEST_P(Fixtures, StreamsWholeCharacters) {
 
 TEST_P(Fixtures, WithoutWhatIsAround) {
   const auto with = value_of(encode(tokenizer_, "one")), without = value_of(encode(tokenizer_, "one", Around::without));
-  EXPECT_EQ(with.size(), without.size() + (std::string(GetParam()) == "llama3" ? 1 : 0));
+  EXPECT_EQ(with.size(), without.size() + (begins() ? 1 : 0));
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, Fixtures, ::testing::Values("gpt2", "llama3", "llama4", "qwen2", "smollm2"),
+INSTANTIATE_TEST_SUITE_P(Kinds, Fixtures,
+                         ::testing::Values("gpt2", "llama3", "llama4", "qwen2", "smollm2", "llama2", "mistral", "gemma",
+                                           "metaspace"),
                          [](const auto& kind) { return std::string(kind.param); });
 
 TEST(Encode, NamesTheByteThatIsNoUtf8) {
@@ -73,10 +79,12 @@ TEST(Encode, NamesTheByteThatIsNoUtf8) {
 // A heap, not a search for the best pair again and again: a word of a megabyte takes no longer than other text.
 TEST(Encode, LongWords) {
   const Tokenizer tokenizer = value_of(read_tokenizer_json(folder + "llama3.json"));
+  const Tokenizer of_characters = value_of(read_tokenizer_json(folder + "llama2.json"));
   for (const char* letter : {"a", " ", "\n", "=", "\u4e2d"}) {
     std::string text;
     while (text.size() < 1'000'000) text += letter;
     EXPECT_EQ(value_of(decode(tokenizer, value_of(encode(tokenizer, text)))), text);
+    EXPECT_EQ(value_of(decode(of_characters, value_of(encode(of_characters, text)))), text);
   }
 }
 
@@ -103,6 +111,28 @@ TEST(Decode, BytesThatBecomeNoCharacter) {
   EXPECT_EQ(value_of(stream.next(start_of_three)), "");
   EXPECT_EQ(stream.finish(), "\ufffd");
   EXPECT_EQ(stream.finish(), "");
+}
+
+// What was said before needs the space that a text of its own begins without.
+TEST(Decode, DropsTheSpaceThatEncodingPutInFront) {
+  const Tokenizer tokenizer = value_of(read_tokenizer_json(folder + "llama2.json"));
+  const std::vector<TokenId> tokens = value_of(encode(tokenizer, " two"));
+  for (const auto& [begin, wanted] : {std::pair(TextBegin::here, " two"), std::pair(TextBegin::before, "  two")}) {
+    TextStream stream(tokenizer, SpecialTokens::skipped, begin);
+    std::string text;
+    for (const TokenId token : tokens) text += value_of(stream.next(token));
+    EXPECT_EQ(text + stream.finish(), wanted);
+  }
+}
+
+TEST(Decode, CharactersOfByteTokens) {
+  const Tokenizer tokenizer = value_of(read_tokenizer_json(folder + "llama2.json"));
+  const std::vector<TokenId> tokens = value_of(encode(tokenizer, "\U0001F999!", Around::without));
+  TextStream stream(tokenizer);
+  std::vector<std::string> parts;
+  for (const TokenId token : tokens) parts.push_back(value_of(stream.next(token)));
+  EXPECT_EQ(parts, (std::vector<std::string>{"", "", "", "", "\U0001F999", "!"}))
+      << "a space that is dropped, four bytes";
 }
 
 TEST(Decode, UnknownTokens) {

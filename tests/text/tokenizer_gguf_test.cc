@@ -5,12 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "graph/gguf_bytes.h"
 #include "testing/value_of.h"
+#include "text/decode.h"
 #include "text/tokenizer_json.h"
 
 namespace nlsplit {
@@ -19,7 +21,7 @@ namespace {
 using nlohmann::json;
 using ::testing::HasSubstr;
 
-constexpr uint32_t array_kind = 9, text_kind = 8, integer_kind = 5, bool_kind = 7;
+constexpr uint32_t array_kind = 9, text_kind = 8, integer_kind = 5, bool_kind = 7, float_kind = 6;
 
 std::string array_of(uint32_t kind, size_t count, const std::string& elements) {
   return little(kind) + little(static_cast<uint64_t>(count)) + elements;
@@ -27,8 +29,9 @@ std::string array_of(uint32_t kind, size_t count, const std::string& elements) {
 
 struct GgufParts {
   std::string model = "gpt2", cuts = "gpt-2";
-  std::vector<std::string> tokens, merges;
-  std::vector<int32_t> kinds;
+  std::vector<std::string> tokens = {}, merges = {};
+  std::vector<int32_t> kinds = {};
+  std::vector<float> scores = {};
 };
 
 GgufBytes gguf_file_of(const GgufParts& parts) {
@@ -40,6 +43,11 @@ GgufBytes gguf_file_of(const GgufParts& parts) {
   file.text("tokenizer.ggml.model", parts.model).text("tokenizer.ggml.pre", parts.cuts);
   file.value("tokenizer.ggml.tokens", array_kind, array_of(text_kind, parts.tokens.size(), tokens));
   file.value("tokenizer.ggml.token_type", array_kind, array_of(integer_kind, parts.kinds.size(), kinds));
+  if (!parts.scores.empty()) {
+    std::string scores;
+    for (const float score : parts.scores) scores += little(score);
+    file.value("tokenizer.ggml.scores", array_kind, array_of(float_kind, parts.scores.size(), scores));
+  }
   file.value("tokenizer.ggml.merges", array_kind, array_of(text_kind, parts.merges.size(), merges));
   return file;
 }
@@ -94,6 +102,89 @@ TEST(GgufTokenizer, GivesTheTokensOfTheTokenizerItWasWrittenFrom) {
   }
 }
 
+GgufParts scored(const json& fixture) {
+  GgufParts parts{.model = "llama", .cuts = "default"};
+  parts.tokens = fixture["tokens"].get<std::vector<std::string>>();
+  parts.kinds = fixture["kinds"].get<std::vector<int32_t>>();
+  parts.scores = fixture["scores"].get<std::vector<float>>();
+  return parts;
+}
+
+json sentencepiece_fixture() {
+  return json::parse(value_of(read_file(NLS_SOURCE_DIR "/tests/text/fixtures/sentencepiece.json")));
+}
+
+TEST(GgufTokenizer, GivesTheTokensOfSentencePiece) {
+  const json fixture = sentencepiece_fixture();
+  GgufBytes file = gguf_file_of(scored(fixture));
+  const Tokenizer tokenizer =
+      value_of(read_tokenizer_gguf(file.integer("tokenizer.ggml.bos_token_id", 1).write("spm.gguf")));
+  ASSERT_GT(fixture["cases"].size(), 10u);
+  for (const json& one : fixture["cases"]) {
+    const auto text = one["text"].get<std::string>();
+    const auto ids = one["ids"].get<std::vector<TokenId>>();
+    EXPECT_EQ(value_of(encode(tokenizer, text, Around::without)), ids) << text;
+    EXPECT_EQ(value_of(decode(tokenizer, ids)), one["shown"].get<std::string>());
+  }
+  EXPECT_EQ(value_of(encode(tokenizer, "")), std::vector<TokenId>{1}) << "texts begin with the first token";
+}
+
+// Each piece between tokens that stand in the text gets its space in front, as Llama 2's tokenizer.json says.
+TEST(GgufTokenizer, PutsASpaceInFrontOfEachPieceUnlessTheFileSaysNo) {
+  GgufParts parts{.model = "llama",
+                  .tokens = {"<unk>", "<s>", "<u>", "\u2581", "a", "\u2581a", "<0x62>", "<0x20>"},
+                  .kinds = {2, 3, 4, 1, 1, 1, 6, 6},
+                  .scores = {0, 0, 0, -2, -3, -1, 0, 0}};
+  const auto tokens = [](GgufBytes file, const std::string& text) {
+    return value_of(encode(value_of(read_tokenizer_gguf(file.write("front.gguf"))), text));
+  };
+  using ::testing::ElementsAre;
+  EXPECT_THAT(tokens(gguf_file_of(parts), "a<u>a b"), ElementsAre(5, 2, 5, 3, 6));
+  EXPECT_THAT(tokens(gguf_file_of(parts), " a"), ElementsAre(3, 5));
+  const std::string no = little(uint8_t{0});
+  EXPECT_THAT(tokens(gguf_file_of(parts).value("tokenizer.ggml.add_space_prefix", bool_kind, no), "a<u> a"),
+              ElementsAre(4, 2, 5));
+}
+
+// Phi-3's marks of a conversation take what stands behind them along.
+TEST(GgufTokenizer, MarksOfPhi3TakeWhiteSpace) {
+  GgufParts parts{.model = "llama",
+                  .tokens = {"<unk>", "<s>", "<|user|>", "\u2581", "a", "\u2581a", "<0x0A>"},
+                  .kinds = {2, 3, 3, 1, 1, 1, 6},
+                  .scores = {0, 0, 0, -2, -3, -1, 0}};
+  for (const auto& [family, wanted] :
+       {std::pair("phi3", std::vector<TokenId>{2, 5}), std::pair("llama", std::vector<TokenId>{2, 3, 6, 4})}) {
+    GgufBytes file = gguf_file_of(parts).text("general.architecture", family);
+    EXPECT_EQ(value_of(encode(value_of(read_tokenizer_gguf(file.write("phi3.gguf"))), "<|user|>\na")), wanted)
+        << family;
+  }
+}
+
+TEST(GgufTokenizer, RefusesScoresAndTokensThatMakeNoSense) {
+  const auto error = [](const std::function<void(GgufParts&)>& spoil) {
+    GgufParts parts{.model = "llama",
+                    .tokens = {"<unk>", "a", "b", "ab", "<0x0A>"},
+                    .kinds = {2, 1, 1, 1, 6},
+                    .scores = {0, -1, -2, -3, 0}};
+    spoil(parts);
+    const auto read = read_tokenizer_gguf(gguf_file_of(parts).write("bad_scores.gguf"));
+    return read.ok() ? "" : read.error().to_string();
+  };
+  EXPECT_EQ(error([](GgufParts&) {}), "");
+  EXPECT_EQ(error([](GgufParts& p) { p.tokens[3] = "a\xff"; }), "") << "a token that is no text is never made";
+  EXPECT_EQ(error([](GgufParts& p) { p.tokens[3] = "a b"; }), "");
+  EXPECT_THAT(error([](GgufParts& p) { p.scores[3] = std::numeric_limits<float>::quiet_NaN(); }),
+              HasSubstr("tokenizer.ggml.scores at"));
+  EXPECT_THAT(error([](GgufParts& p) { p.scores[3] = std::numeric_limits<float>::infinity(); }),
+              HasSubstr("token 3 has the score inf"));
+  EXPECT_THAT(error([](GgufParts& p) { p.scores.pop_back(); }), HasSubstr("4 scores of 5 tokens"));
+  EXPECT_THAT(error([](GgufParts& p) { p.tokens[3] = std::string(2000, 'a'); }), HasSubstr("token 3 has 2000 bytes"));
+  EXPECT_THAT(error([](GgufParts& p) { p.tokens[4] = "<0xZZ>"; }), HasSubstr("stands for no byte"));
+  EXPECT_THAT(error([](GgufParts& p) { p.tokens[2] = "a"; }), HasSubstr("has two numbers"));
+  EXPECT_THAT(error([](GgufParts& p) { p.kinds[2] = 7; }), HasSubstr("token 2 is of kind 7"));
+  EXPECT_THAT(error([](GgufParts& p) { p.kinds[2] = 3, p.tokens[2] = ""; }), HasSubstr("token 2 is empty"));
+}
+
 TEST(GgufTokenizer, PutsTokensAroundATextWhereTheFileSaysSo) {
   using ::testing::ElementsAre;
   const auto tokens = [](GgufBytes file) {
@@ -127,9 +218,10 @@ TEST(GgufTokenizer, PutsTokensAroundATextWhereTheFileSaysSo) {
 
 TEST(GgufTokenizer, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(gguf_error_of([](GgufParts&) {}), "");
-  EXPECT_THAT(gguf_error_of([](GgufParts& p) { p.model = "llama"; }), HasSubstr("byte-level ones (gpt2) are read"));
+  EXPECT_THAT(gguf_error_of([](GgufParts& p) { p.model = "llama"; }), HasSubstr("scores: it is missing"));
+  EXPECT_THAT(gguf_error_of([](GgufParts& p) { p.model = "t5"; }), HasSubstr("the tokenizer is \"t5\"; byte-level"));
   EXPECT_THAT(gguf_error_of([](GgufParts& p) { p.cuts = "mine"; }),
-              HasSubstr("those that are: gpt-2, llama-bpe, qwen2, smollm"));
+              HasSubstr("those that are: gpt-2, llama-bpe, qwen2, smollm, "));
   EXPECT_THAT(gguf_error_of([](GgufParts& p) { p.kinds.pop_back(); }), HasSubstr("4 kinds of 5 tokens"));
   EXPECT_THAT(gguf_error_of([](GgufParts& p) { p.kinds[1] = 6; }), HasSubstr("token 1 is of kind 6"));
   EXPECT_THAT(gguf_error_of([](GgufParts& p) { p.kinds[1] = -1; }), HasSubstr("token 1 is of kind -1"));

@@ -67,11 +67,55 @@ TEST(TokenizerJson, NotSupportedIsRefusedByName) {
   EXPECT_THAT(error_of([](json& f) { f["model"]["new"] = 1; }), HasSubstr("/model: the key \"new\" is not known"));
   EXPECT_THAT(error_of([](json& f) { f["version"] = "2.0"; }), HasSubstr("/version: "));
   EXPECT_THAT(error_of([](json& f) { f["truncation"] = {{"max_length", 5}}; }), HasSubstr("/truncation: "));
-  EXPECT_THAT(error_of([](json& f) { f["model"]["byte_fallback"] = true; }), HasSubstr("/model/byte_fallback: "));
+  EXPECT_THAT(error_of([](json& f) { f["model"]["byte_fallback"] = true; }),
+              HasSubstr("/pre_tokenizer/type: the pre-tokenizer of a vocabulary with byte_fallback \"ByteLevel\""));
   EXPECT_THAT(error_of([](json& f) { f["model"]["dropout"] = 0.1; }), HasSubstr("/model/dropout: "));
   EXPECT_THAT(error_of([](json& f) { f["added_tokens"][0]["single_word"] = true; }),
               HasSubstr("/added_tokens/0/single_word: "));
-  EXPECT_THAT(error_of([](json& f) { f["pre_tokenizer"] = nullptr; }), HasSubstr("only byte-level vocabularies"));
+  EXPECT_THAT(error_of([](json& f) { f["pre_tokenizer"] = nullptr; }),
+              HasSubstr("neither ByteLevel nor byte_fallback"));
+}
+
+TEST(TokenizerJson, OfCharactersNotSupportedIsRefusedByName) {
+  const auto error = [](const std::function<void(json&)>& change) {
+    return error_of([&](json& file) {
+      file["model"]["byte_fallback"] = true;
+      file["normalizer"] = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", "\u2581"}};
+      file["pre_tokenizer"] = nullptr;
+      file["decoder"] = json::parse(R"({"type": "Sequence", "decoders": [
+          {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"},
+          {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]})");
+      change(file);
+    });
+  };
+  EXPECT_EQ(error([](json&) {}), "fine");
+  EXPECT_THAT(error([](json& f) { f["normalizer"] = nullptr; }),
+              HasSubstr("/pre_tokenizer: byte_fallback is supported"));
+  EXPECT_THAT(error([](json& f) {
+                f["normalizer"]["pattern"] = {{"Regex", " "}};
+              }),
+              HasSubstr("/normalizer/pattern: only a String"));
+  EXPECT_THAT(error([](json& f) { f["normalizer"]["pattern"]["String"] = ""; }), HasSubstr("the pattern is empty"));
+  const auto metaspace = [&](const json& more) {
+    return error([&](json& f) {
+      f["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "\u2581"}};
+      f["pre_tokenizer"].update(more);
+    });
+  };
+  EXPECT_EQ(metaspace({{"prepend_scheme", "never"}}), "fine");
+  EXPECT_EQ(metaspace({{"add_prefix_space", true}}), "fine");
+  EXPECT_THAT(metaspace({{"prepend_scheme", "last"}}), HasSubstr("/pre_tokenizer/prepend_scheme: "));
+  EXPECT_THAT(metaspace({{"replacement", "_"}}), HasSubstr("/pre_tokenizer/replacement: "));
+  EXPECT_THAT(metaspace({{"new", 1}}), HasSubstr("the key \"new\" is not known"));
+  const auto decoders = [&](const std::function<void(json&)>& change) {
+    return error([&](json& f) { change(f["decoder"]["decoders"]); });
+  };
+  EXPECT_EQ(decoders([](json& list) { list.erase(3); }), "fine");
+  EXPECT_THAT(decoders([](json& list) { list.erase(2); }), HasSubstr("/decoder/decoders/2/type: "));
+  EXPECT_THAT(decoders([](json& list) { list.erase(1); }), HasSubstr("in place of ByteFallback \"Fuse\""));
+  EXPECT_THAT(decoders([](json& list) { list[0]["content"] = "x"; }), HasSubstr("/decoder/decoders/0: "));
+  EXPECT_THAT(decoders([](json& list) { list[3]["start"] = 2; }), HasSubstr("one space in front"));
+  EXPECT_THAT(error([](json& f) { f["decoder"] = {{"type", "ByteLevel"}}; }), HasSubstr("/decoder/type: "));
 }
 
 std::string pattern_error(const std::string& pattern, const std::string& behavior = "Isolated") {
