@@ -80,6 +80,77 @@ Result<std::vector<double>> message_seconds(const Lowering& lowering) {
   return seconds;
 }
 
+// Adds a message of a micro-batch between two hosts.
+Status add_to_way(Way& way, const Cluster& cluster, HostId from, HostId to, Bytes size) {
+  if (from == to) return ok_status();
+  ASSIGN_OR_RETURN(const Route route, find_route(cluster, from, to));
+  const MessageCost& cost = size <= cluster.eager_limit ? route.eager : route.rendezvous;
+  way.seconds += (cost.latency + size / cost.bandwidth).value();
+  for (const Hop& hop : route.hops) {
+    if (!cluster.links[hop.link.index()].shared) continue;
+    const auto lane = static_cast<uint32_t>(lane_of(cluster, hop));
+    const double busy = (size / cluster.links[hop.link.index()].bandwidth).value();
+    const auto known = std::ranges::find(way.lanes, lane, &std::pair<uint32_t, double>::first);
+    if (known == way.lanes.end())
+      way.lanes.emplace_back(lane, busy);
+    else
+      known->second += busy;
+  }
+  return ok_status();
+}
+
+bool alike(const std::vector<Way>& ways) {
+  return std::ranges::all_of(ways, [&](const Way& way) {
+    return way.seconds == ways[0].seconds &&
+           std::ranges::equal(way.lanes, ways[0].lanes, {}, &std::pair<uint32_t, double>::second,
+                              &std::pair<uint32_t, double>::second);
+  });
+}
+
+// Of stages whose replicas are not reached alike. Messages between two stages with replicas spread over many links:
+// those are no reason to give one replica more than another.
+Status add_ways(const Lowering& lowering, ScheduleInput& schedule) {
+  const std::vector<Stage>& stages = lowering.plan->stages;
+  const Cluster& cluster = *lowering.cluster;
+  const auto host_of = [&](int device) {
+    if (at(device) < lowering.devices.size()) return cluster.device(lowering.devices[at(device)]).host;
+    return device == lowering.source ? lowering.endpoints.source : lowering.endpoints.sink;
+  };
+  const auto ways_of = [&](int stage, bool in) -> Result<std::vector<Way>> {
+    const std::vector<int>& replicas = lowering.stage_devices[at(stage)];
+    std::vector<Way> ways(replicas.size());
+    for (const Flow& flow : lowering.flows) {
+      const bool from_one = flow.producer == source_stage || lowering.stage_devices[at(flow.producer)].size() == 1;
+      const int to = in ? stage : static_cast<int>(stages.size());
+      if (!std::ranges::binary_search(flow.consumers, to) || (in ? !from_one : flow.producer != stage)) continue;
+      const Bytes size = size_of(lowering.graph->graph.value(flow.root).type);
+      for (size_t r = 0; r < replicas.size(); ++r) {
+        const int other = !in                             ? lowering.sink
+                          : flow.producer == source_stage ? lowering.source
+                                                          : lowering.stage_devices[at(flow.producer)][0];
+        if (other == replicas[r]) continue;
+        const HostId here = host_of(replicas[r]), there = host_of(other);
+        RETURN_IF_ERROR(add_to_way(ways[r], cluster, in ? there : here, in ? here : there, size));
+      }
+    }
+    if (alike(ways)) ways.clear();
+    return ways;
+  };
+  for (size_t s = 0; s < stages.size(); ++s) {
+    if (stages[s].devices.size() < 2) continue;
+    schedule.ways_in.resize(stages.size());
+    schedule.ways_out.resize(stages.size());
+    ASSIGN_OR_RETURN(schedule.ways_in[s], ways_of(static_cast<int>(s), true));
+    ASSIGN_OR_RETURN(schedule.ways_out[s], ways_of(static_cast<int>(s), false));
+  }
+  const auto none = [](const std::vector<std::vector<Way>>& ways) {
+    return std::ranges::all_of(ways, [](const std::vector<Way>& of) { return of.empty(); });
+  };
+  if (none(schedule.ways_in)) schedule.ways_in.clear();
+  if (none(schedule.ways_out)) schedule.ways_out.clear();
+  return ok_status();
+}
+
 // What stages take from each other, if some of them are parts of one that was split inside its layers.
 void add_needs(const Lowering& lowering, ScheduleInput& schedule) {
   const std::vector<Stage>& stages = lowering.plan->stages;
@@ -147,7 +218,9 @@ Result<ScheduleInput> make_schedule_input(const Lowering& lowering, bool all_tim
   add_needs(lowering, schedule);
   size_t hosted = 0;
   for (const std::vector<int>& replicas : lowering.stage_devices) hosted += replicas.size();
-  const bool needed = all_times || hosted > lowering.devices.size();
+  if (lowering.costs != nullptr && !training) RETURN_IF_ERROR(add_ways(lowering, schedule));
+  const bool needed =
+      all_times || hosted > lowering.devices.size() || !schedule.ways_in.empty() || !schedule.ways_out.empty();
   ASSIGN_OR_RETURN(const auto seconds, stage_seconds(lowering, needed));
   for (const std::vector<PhaseSeconds>& stage : seconds) {
     std::vector<double>& forward = schedule.stage_seconds.emplace_back();

@@ -49,22 +49,58 @@ double shared_seconds(const std::vector<double>& seconds) {
   return 1 / rate;
 }
 
-std::vector<int> share_jobs(int jobs, const std::vector<double>& seconds) {
-  std::vector<int> share(seconds.size(), 0);
-  if (std::all_of(seconds.begin(), seconds.end(), [&](double s) { return s == seconds[0]; })) {
-    const int each = jobs / static_cast<int>(seconds.size()), over = jobs % static_cast<int>(seconds.size());
+std::vector<int> share_jobs(int jobs, const std::vector<double>& seconds, const std::vector<LaneSeconds>& ways) {
+  const size_t machines = seconds.size();
+  std::vector<int> share(machines, 0);
+  const auto as_long = [](const LaneSeconds& a, const LaneSeconds& b) {
+    return std::ranges::equal(a, b, {}, &LaneSeconds::value_type::second, &LaneSeconds::value_type::second);
+  };
+  const bool lanes_matter = !std::ranges::all_of(ways, [&](const LaneSeconds& way) { return as_long(way, ways[0]); });
+  if (!lanes_matter && std::ranges::all_of(seconds, [&](double s) { return s == seconds[0]; })) {
+    const int each = jobs / static_cast<int>(machines), over = jobs % static_cast<int>(machines);
     for (size_t r = 0; r < share.size(); ++r) share[r] = each + (static_cast<int>(r) < over ? 1 : 0);
     return share;
   }
+  std::vector<LaneSeconds> own;  // the ways, their lanes numbered from 0
+  std::vector<uint32_t> lanes;
+  if (lanes_matter) own = ways;
+  for (LaneSeconds& way : own) {
+    for (auto& [lane, busy] : way) {
+      const auto known = std::ranges::find(lanes, lane);
+      if (known == lanes.end()) lanes.push_back(lane);
+      lane = static_cast<uint32_t>(std::ranges::find(lanes, lane) - lanes.begin());
+    }
+  }
+  std::vector<double> lane_seconds(lanes.size(), 0);
   for (int j = 0; j < jobs; ++j) {
     size_t best = 0;
-    for (size_t r = 1; r < seconds.size(); ++r) {
-      const double a = seconds[r] * (share[r] + 1), b = seconds[best] * (share[best] + 1);
-      if (a < b || (a == b && share[r] < share[best])) best = r;
+    double best_end = never;
+    for (size_t r = 0; r < machines; ++r) {
+      double end = seconds[r] * (share[r] + 1);
+      if (end > best_end) continue;
+      if (lanes_matter) {
+        for (const auto& [lane, busy] : own[r]) end = std::max(end, lane_seconds[lane] + busy);
+      }
+      if (end < best_end || (end == best_end && share[r] < share[best])) {
+        best = r;
+        best_end = end;
+      }
     }
     ++share[best];
+    if (!lanes_matter) continue;
+    for (const auto& [lane, busy] : own[best]) lane_seconds[lane] += busy;
   }
   return share;
+}
+
+bool same_place(const StagePlace& x, const StagePlace& y) {
+  return x.device.valid() ? x.device == y.device : !y.device.valid() && x.host == y.host;
+}
+
+void add_way(LaneSeconds& way, const Network& network, const StagePlace& from, const StagePlace& to, double bytes) {
+  if (bytes == 0 || same_place(from, to)) return;
+  for (const uint32_t lane : network.path(from.host, to.host).lanes)
+    way.emplace_back(lane, bytes * network.lane_seconds_per_byte[lane]);
 }
 
 Scorer::Scorer(const Cluster& cluster, const Network& network, HostId source, HostId sink, const SearchCosts& costs,
@@ -81,30 +117,58 @@ Scorer::Scorer(const Cluster& cluster, const Network& network, HostId source, Ho
   }
 }
 
-Score Scorer::score(const std::vector<Stage>& stages, const PlanLoads* loads) const {
-  struct Place {      // who works for a stage, or the source, or the sink
-    DeviceId device;  // none: an endpoint without a device
-    HostId host;
-    double share = 1;  // of the micro-batches
-    double part = 1;   // of each of them
+// [p]: bytes of one micro-batch from place p to p + 1: 0 is the source, then come the stages, the last is the sink.
+std::vector<double> Scorer::step_bytes(const std::vector<Stage>& stages, const std::vector<Needed>& needed) const {
+  std::vector<double> bytes(stages.size() + 1, 0);
+  for (const Needed& need : needed) {
+    if (need.to == need.from + 1) bytes[need.from] += crossings_[need.crossing].bytes;
+  }
+  return bytes;
+}
+
+std::vector<Scorer::Needed> Scorer::needed_at(const std::vector<Stage>& stages) const {
+  const auto stage_of = [&](size_t node) {
+    const auto at = std::upper_bound(stages.begin(), stages.end(), node,
+                                     [](size_t n, const Stage& stage) { return n < stage.end; });
+    return static_cast<size_t>(at - stages.begin());
   };
+  std::vector<Needed> needed;
+  for (size_t c = 0; c < crossings_.size(); ++c) {
+    const Crossing& crossing = crossings_[c];
+    const size_t from = crossing.made < 0 ? 0 : stage_of(static_cast<size_t>(crossing.made)) + 1;
+    size_t last = from;
+    for (const size_t n : crossing.read) {
+      const size_t to = stage_of(n) + 1;
+      if (to <= last) continue;
+      needed.push_back({c, from, to});
+      last = to;
+    }
+    if (crossing.is_output) needed.push_back({c, from, stages.size() + 1});
+  }
+  return needed;
+}
+
+Score Scorer::score(const std::vector<Stage>& stages, const PlanLoads* loads) const {
   const int micro_batches = costs_.micro_batches;
-  std::vector<std::vector<Place>> places(stages.size() + 2);  // source, stages, sink
+  std::vector<std::vector<StagePlace>> places(stages.size() + 2);  // source, stages, sink
   double busiest = 0;  // seconds by which a resource's whole work exceeds its part of the fill
   double fill = 0;
   const auto endpoint = [&](HostId host) {
     for (const Stage& stage : stages) {
       for (const DeviceId device : stage.devices) {
-        if (cluster_.device(device).host == host) return Place{device, host, 1};
+        if (cluster_.device(device).host == host) return StagePlace{device, host, 1};
       }
     }
-    return Place{DeviceId(), host, 1};
+    return StagePlace{DeviceId(), host, 1};
   };
   places.front() = {endpoint(source_)};
   places.back() = {endpoint(sink_)};
   std::vector<double> device_seconds(cluster_.devices.size(), 0), device_first(cluster_.devices.size(), 0);
   std::vector<double> lane_bytes(network_.lane_seconds_per_byte.size(), 0), lane_first(lane_bytes.size(), 0);
+  const std::vector<Needed> needed = needed_at(stages);
+  const std::vector<double> step_bytes = this->step_bytes(stages, needed);
   std::vector<double> alone, groups;  // seconds of one micro-batch: of a group's devices, all of it each; of the groups
+  std::vector<LaneSeconds> ways;      // [group]
   for (size_t s = 0; s < stages.size(); ++s) {
     const Stage& stage = stages[s];
     // Its groups of devices are replicas.
@@ -116,7 +180,20 @@ Score Scorer::score(const std::vector<Stage>& stages, const PlanLoads* loads) co
       for (size_t k = 0; k < shards; ++k) alone.push_back(seconds(stage.devices[d + k], stage.begin, stage.end));
       groups.push_back(is_loaded ? (*loads)[s][d / shards].seconds : shards == 1 ? alone[0] : shared_seconds(alone));
     }
-    const std::vector<int> jobs = share_jobs(micro_batches, groups);
+    ways.clear();
+    if (groups.size() > 1 && (!stage.split || is_loaded)) {
+      ways.resize(groups.size());
+      for (size_t i = 0; i < stage.devices.size(); ++i) {
+        const SplitLoad* load = is_loaded ? &(*loads)[s][i / shards] : nullptr;
+        const double all = load == nullptr ? 1 : std::accumulate(load->compute.begin(), load->compute.end(), 0.0);
+        const double part = load == nullptr || all <= 0 ? 1 : load->compute[i % shards] / all;
+        const StagePlace place{stage.devices[i], cluster_.device(stage.devices[i]).host};
+        if (places[s].size() == 1) add_way(ways[i / shards], network_, places[s][0], place, step_bytes[s] * part);
+        if (s + 1 == stages.size())
+          add_way(ways[i / shards], network_, place, places.back()[0], step_bytes.back() * part);
+      }
+    }
+    const std::vector<int> jobs = share_jobs(micro_batches, groups, ways);
     const double first = *std::min_element(groups.begin(), groups.end());
     fill += first;
     for (size_t g = 0; g < jobs.size(); ++g) {
@@ -148,33 +225,15 @@ Score Scorer::score(const std::vector<Stage>& stages, const PlanLoads* loads) co
   for (size_t d = 0; d < device_seconds.size(); ++d) busiest = std::max(busiest, device_seconds[d] - device_first[d]);
 
   // Messages: by lane, and those from one place to the next are part of the fill.
-  std::vector<double> step_bytes(stages.size() + 1, 0);  // [p]: of one micro-batch from place p to p + 1
-  const auto stage_of = [&](size_t node) {
-    const auto at = std::upper_bound(stages.begin(), stages.end(), node,
-                                     [](size_t n, const Stage& stage) { return n < stage.end; });
-    return static_cast<size_t>(at - stages.begin());
-  };
-  std::vector<size_t> needed_at;
-  for (const Crossing& crossing : crossings_) {
-    const size_t from = crossing.made < 0 ? 0 : stage_of(static_cast<size_t>(crossing.made)) + 1;
-    needed_at.clear();
-    for (const size_t n : crossing.read) {
-      const size_t to = stage_of(n) + 1;
-      if (to > from && (needed_at.empty() || needed_at.back() != to)) needed_at.push_back(to);
-    }
-    if (crossing.is_output) needed_at.push_back(stages.size() + 1);
-    for (const size_t to : needed_at) {
-      if (to == from + 1) step_bytes[from] += crossing.bytes;
-      for (const Place& x : places[from]) {
-        for (const Place& y : places[to]) {
-          if (x.share * y.share == 0 ||
-              (x.device.valid() ? x.device == y.device : !y.device.valid() && x.host == y.host))
-            continue;
-          const Path& path = network_.path(x.host, y.host);
-          if (!path.exists) return {never, never, 0};
-          for (const uint32_t lane : path.lanes)
-            lane_bytes[lane] += crossing.bytes * x.share * x.part * y.share * y.part * micro_batches;
-        }
+  for (const Needed& need : needed) {
+    const double bytes = crossings_[need.crossing].bytes;
+    for (const StagePlace& x : places[need.from]) {
+      for (const StagePlace& y : places[need.to]) {
+        if (x.share * y.share == 0 || same_place(x, y)) continue;
+        const Path& path = network_.path(x.host, y.host);
+        if (!path.exists) return {never, never, 0};
+        for (const uint32_t lane : path.lanes)
+          lane_bytes[lane] += bytes * x.share * x.part * y.share * y.part * micro_batches;
       }
     }
   }
@@ -182,9 +241,9 @@ Score Scorer::score(const std::vector<Stage>& stages, const PlanLoads* loads) co
     if (step_bytes[p] == 0 || places[p].empty() || places[p + 1].empty()) continue;
     double fastest = never;
     const Path* taken = nullptr;
-    for (const Place& x : places[p]) {
-      for (const Place& y : places[p + 1]) {
-        const bool here = x.device.valid() ? x.device == y.device : !y.device.valid() && x.host == y.host;
+    for (const StagePlace& x : places[p]) {
+      for (const StagePlace& y : places[p + 1]) {
+        const bool here = same_place(x, y);
         const Path* path = here ? nullptr : &network_.path(x.host, y.host);
         const double time = here           ? 0
                             : path->exists ? path->latency + step_bytes[p] * x.part * y.part * path->seconds_per_byte

@@ -1,6 +1,8 @@
 // The bottleneck bound of a plan: the busiest device or link direction, plus the time to fill and drain around it.
 #pragma once
 
+#include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "partition/network.h"
@@ -46,6 +48,13 @@ class Scorer {
   }
 
  private:
+  // A crossing that place `to` takes from place `from`.
+  struct Needed {
+    size_t crossing = 0, from = 0, to = 0;
+  };
+  std::vector<Needed> needed_at(const std::vector<Stage>& stages) const;
+  std::vector<double> step_bytes(const std::vector<Stage>& stages, const std::vector<Needed>& needed) const;
+
   const Cluster& cluster_;
   const Network& network_;
   HostId source_, sink_;
@@ -57,7 +66,26 @@ class Scorer {
 // What work takes if machines that take so long for all of it share it fairly: 1 / sum(1 / seconds).
 double shared_seconds(const std::vector<double>& seconds);
 
-// How many of `jobs` equal jobs each of these machines gets if each goes to the one that would finish it first.
-std::vector<int> share_jobs(int jobs, const std::vector<double>& seconds);
+// Seconds that a job keeps link directions busy on its way to a machine and from it: lane of Network, seconds.
+using LaneSeconds = std::vector<std::pair<uint32_t, double>>;
+
+// How many of `jobs` equal jobs each of these machines gets if each goes to where the machine, and the busiest lane on
+// the job's way, would be done first. ways: of each machine; none: jobs have no way.
+std::vector<int> share_jobs(int jobs, const std::vector<double>& seconds, const std::vector<LaneSeconds>& ways = {});
+
+// Who works for a stage, or the source, or the sink.
+struct StagePlace {
+  DeviceId device;  // none: an endpoint without a device
+  HostId host;
+  double share = 1;  // of the micro-batches
+  double part = 1;   // of each of them
+};
+
+// Whether what one has the other has, without a message.
+bool same_place(const StagePlace& x, const StagePlace& y);
+
+// What a micro-batch takes of the lanes between a stage with replicas and the one place that has its inputs, or wants
+// its outputs. Messages between two stages with replicas spread over many links: those are no reason for shares.
+void add_way(LaneSeconds& way, const Network& network, const StagePlace& from, const StagePlace& to, double bytes);
 
 }  // namespace nlsplit::inline partition

@@ -4,6 +4,7 @@
 #include <bit>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 
@@ -107,13 +108,6 @@ class Dp {
     DeviceSet last = 0;
   };
 
-  // Who sends or receives. A device: itself; an endpoint without one: none.
-  struct Place {
-    DeviceId device;
-    HostId host;
-    double share = 1;
-  };
-
   size_t node_at(size_t at) const { return at == 0 ? 0 : cuts_[at - 1]; }
 
   // bytes_[at]: what the stage behind this cut gets from the one before it, or from the source; back: what goes to the
@@ -168,15 +162,15 @@ class Dp {
     return at->second;
   }
 
-  std::vector<Place> places_of(const std::vector<DeviceId>& devices, const std::vector<double>& shares) const {
-    std::vector<Place> places;
+  std::vector<StagePlace> places_of(const std::vector<DeviceId>& devices, const std::vector<double>& shares) const {
+    std::vector<StagePlace> places;
     for (size_t i = 0; i < devices.size(); ++i)
       places.push_back({devices[i], in_.cluster->device(devices[i]).host, shares[i]});
     return places;
   }
 
   // An endpoint is the first device on its host, if there is one in this group.
-  Place endpoint(HostId host, const std::vector<DeviceId>& group) const {
+  StagePlace endpoint(HostId host, const std::vector<DeviceId>& group) const {
     for (const DeviceId device : group) {
       if (in_.cluster->device(device).host == host) return {device, host, 1};
     }
@@ -184,13 +178,13 @@ class Dp {
   }
 
   // Adds what one message of each micro-batch takes, as Scorer::bound counts it. False: no way.
-  bool send(const std::vector<Place>& from, const std::vector<Place>& to, double bytes, double& fill,
+  bool send(const std::vector<StagePlace>& from, const std::vector<StagePlace>& to, double bytes, double& fill,
             std::vector<double>& lanes) const {
     if (bytes == 0) return true;
     double fastest = never;
     const Path* taken_path = nullptr;
-    for (const Place& x : from) {
-      for (const Place& y : to) {
+    for (const StagePlace& x : from) {
+      for (const StagePlace& y : to) {
         const bool here = x.device.valid() && x.device == y.device;
         const Path* path = here ? nullptr : &in_.network->path(x.host, y.host);
         const double time = here ? 0 : path->exists ? path->latency + bytes * path->seconds_per_byte : never;
@@ -232,19 +226,21 @@ class Dp {
     const size_t begin = node_at(at);
     const std::vector<DeviceId>& devices = members(group);
     const double memory = least_memory(devices);
-    const std::vector<Place> before =
-        at == 0 ? std::vector<Place>{endpoint(in_.source, devices)} : places_of(members(from.last), from.shares);
+    const std::vector<StagePlace> before =
+        at == 0 ? std::vector<StagePlace>{endpoint(in_.source, devices)} : places_of(members(from.last), from.shares);
     const DeviceSet used = taken(from.used, group);
     const bool may_continue = from.stages + 1 < in_.max_stages && count < in_.max_devices && !choices(used).empty();
     const auto free = static_cast<double>(
         std::min(order_.size() - static_cast<size_t>(std::popcount(used)), in_.max_devices - count));
     std::vector<double> seconds_of(devices.size());
+    std::vector<LaneSeconds> ways;
     for (size_t to = may_continue ? at + 1 : cuts_.size(); to <= cuts_.size(); ++to) {
       const bool last = to == cuts_.size();
       const size_t end = node_at(to);
       if (in_.weight_bytes[end] - in_.weight_bytes[begin] > memory) break;  // and longer stages have more
       for (size_t r = 0; r < devices.size(); ++r) seconds_of[r] = in_.scorer->seconds(devices[r], begin, end);
-      const std::vector<int> jobs = share_jobs(static_cast<int>(micro_batches_), seconds_of);
+      if (devices.size() > 1) find_ways(before, devices, at, last ? sink_behind(from, devices) : std::nullopt, ways);
+      const std::vector<int> jobs = share_jobs(static_cast<int>(micro_batches_), seconds_of, ways);
       const double first = *std::min_element(seconds_of.begin(), seconds_of.end());
       Label now;
       now.fill = from.fill + first;
@@ -273,10 +269,25 @@ class Dp {
     }
   }
 
+  // A device that an earlier stage has on the sink's host is the sink, and not one of these.
+  std::optional<StagePlace> sink_behind(const Label& from, const std::vector<DeviceId>& devices) const {
+    return from.at_sink ? StagePlace{DeviceId(), in_.sink, 1} : endpoint(in_.sink, devices);
+  }
+
+  // As Scorer::score has them.
+  void find_ways(const std::vector<StagePlace>& before, const std::vector<DeviceId>& devices, size_t at,
+                 const std::optional<StagePlace>& sink, std::vector<LaneSeconds>& ways) const {
+    ways.assign(devices.size(), {});
+    for (size_t r = 0; r < devices.size(); ++r) {
+      const StagePlace place{devices[r], in_.cluster->device(devices[r]).host};
+      if (before.size() == 1) add_way(ways[r], *in_.network, before[0], place, bytes_[at]);
+      if (sink) add_way(ways[r], *in_.network, place, *sink, bytes_.back());
+    }
+  }
+
   void finish(uint32_t from_index, const Label& from, DeviceSet group, Label& now) {
     const std::vector<DeviceId>& devices = members(group);
-    // A device that an earlier stage has on the sink's host is the sink, and not one of these.
-    const Place sink = from.at_sink ? Place{DeviceId(), in_.sink, 1} : endpoint(in_.sink, devices);
+    const StagePlace sink = *sink_behind(from, devices);
     if (!send(places_of(devices, now.shares), {sink}, bytes_.back(), now.fill, now.lanes)) return;
     double busiest = now.busiest;
     for (const double lane : now.lanes) busiest = std::max(busiest, lane);

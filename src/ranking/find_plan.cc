@@ -61,8 +61,23 @@ std::vector<size_t> kept(const Ranking& ranking) {
   return plans;
 }
 
+const Yardsticks& of_objective(const Ranking& ranking) {
+  const Verdict& verdict = ranking.verdict;
+  if (!ranking.generates) return ranking.objective == Objective::latency ? verdict.latency : verdict.throughput;
+  switch (ranking.generation_objective) {
+    case GenerationObjective::tokens_per_second:
+      return verdict.throughput;
+    case GenerationObjective::tpot:
+      return verdict.latency;
+    case GenerationObjective::ttft:
+      return verdict.first_token;
+  }
+  CHECK(false, "unknown objective");
+}
+
 std::vector<size_t> shown(const Ranking& ranking) {
   const std::vector<size_t> top = kept(ranking);
+  const Yardsticks& rivals = of_objective(ranking);
   std::vector<size_t> plans;
   std::set<std::string> own;
   for (const size_t i : ranking.order) {
@@ -70,7 +85,8 @@ std::vector<size_t> shown(const Ranking& ranking) {
     const bool first_own = ranked.own && own.insert(ranked.plan.name).second;
     const bool to_measure =
         ranking.confidence && std::ranges::find(ranking.confidence->set, i) != ranking.confidence->set.end();
-    if (first_own || to_measure || std::ranges::find(top, i) != top.end()) plans.push_back(i);
+    if (first_own || to_measure || rivals.single == i || rivals.copies == i || std::ranges::find(top, i) != top.end())
+      plans.push_back(i);
   }
   return plans;
 }

@@ -64,6 +64,7 @@ class Ranker {
     std::optional<Estimate> estimate;  // none: it cannot be, for the reason below. Of generation: what the cost is of
     double prompt_s = 0, token_s = 0;
     double noise_factor = 0;
+    bool idle = false;                // a device has nothing to do: the plan without that device is as good
     std::optional<Error> trouble;     // it cannot be lowered
     std::optional<Misfit> too_large;  // a device's memory is too small
   };

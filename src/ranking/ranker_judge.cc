@@ -184,8 +184,8 @@ void Ranker::choose_robust(size_t most) {
   for (size_t i = 0; i < std::min(most, order.size()); ++i) candidates_[order[i]].must_judge = true;
 }
 
-// Best first, and the lowered plans with them. Of plans that are as good as the best of those left the one first that
-// leaves the most memory.
+// Best first, and the lowered plans with them. Of plans that are as good as the best of those left one device comes
+// first, for it needs no others; then the one that leaves the most memory.
 void Ranker::sort_judged() {
   sort_judged_by([&](size_t i) { return score_of(goal_, ranking_.judged[i].estimate); },
                  [&](size_t i) { return fullest_device(scenario_, ranking_.judged[i].estimate).share; });
@@ -198,7 +198,8 @@ void Ranker::sort_judged_by(const std::function<double(size_t)>& score, const st
   for (auto begin = order.begin(); begin != order.end();) {
     const double least = score(*begin);
     const auto end = std::find_if(begin, order.end(), [&](size_t i) { return score(i) > least * as_good; });
-    std::ranges::stable_sort(begin, end, {}, fullest);
+    std::ranges::stable_sort(begin, end, {},
+                             [&](size_t i) { return std::pair(!is_single(ranking_.judged[i].plan), fullest(i)); });
     begin = end;
   }
   arrange_judged(order);

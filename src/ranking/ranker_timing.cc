@@ -88,7 +88,7 @@ Status Ranker::fast_tier() {
     }
     RETURN_IF_ERROR(note(candidate, timed));
     if (candidate.found) (has_splits(candidate.ranked.plan) ? inside : layers) += work_of(*candidate.found);
-    if (!timed.estimate) continue;
+    if (!timed.estimate || (timed.idle && !candidate.ranked.own && candidate.rules == 0)) continue;
     if (prune) {
       pruning.note(candidate.found ? &*candidate.found : nullptr,
                    score_of(goal_, *timed.estimate) * (noise_bound_ ? candidate.noise_factor : 1),
@@ -164,6 +164,8 @@ Ranker::Timed Ranker::time(const Candidate& candidate) const {
     timed.too_large = Misfit{device->name, device->memory, device->arena, 1};
   } else {
     timed.estimate = estimate_fast(scenario_, *lowered);
+    for (size_t d = 0; d < lowered->program.devices.size(); ++d)
+      timed.idle |= lowered->program.devices[d].kind != DeviceKind::host && lowered->load.device_seconds[d] == 0;
     if (prompts_matter()) add_prompts(plan, timed);
     if (noise_bound_) timed.noise_factor = noise_bound_->factor(*lowered, timed.estimate->makespan_s);
   }

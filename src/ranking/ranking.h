@@ -304,7 +304,11 @@ std::optional<double> within_bound(const Ranking& ranking);
 // The first `keep` in the user's order, without those alike to one before (ranking/alike.h).
 std::vector<size_t> kept(const Ranking& ranking);
 
-// Those, the best of each plan of one's own, and the confidence set, in the user's order: the rows of a table.
+// What the verdict compares by what plans are ordered by; of a weighted objective by throughput.
+const Yardsticks& of_objective(const Ranking& ranking);
+
+// Those, the best of each plan of one's own, the confidence set, and the best single device and replicas by what plans
+// are ordered by: in the user's order, the rows of a table.
 std::vector<size_t> shown(const Ranking& ranking);
 
 // Those, all of one's own, and what the verdict is about, in the user's order: what files and programs are told.

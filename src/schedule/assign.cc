@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <span>
 
 #include "base/index.h"
 
@@ -38,6 +40,31 @@ double ready_at(const std::vector<int>& stages, const std::vector<std::vector<do
   for (const int stage : stages) ready = std::max(ready, finished[at(stage)][at(m)]);
   return ready;
 }
+
+// The links on the ways of one stage's replicas, and until when each is busy.
+class Lanes {
+ public:
+  Lanes(const std::vector<std::vector<Way>>& ways, size_t stage) {
+    if (stage < ways.size()) ways_ = ways[stage];
+  }
+  // When a message that may leave then is at the other end of the replica's way.
+  double arrival(size_t replica, double when) const {
+    if (ways_.empty()) return when;
+    for (const auto& [lane, seconds] : ways_[replica].lanes) {
+      if (const auto busy = busy_until_.find(lane); busy != busy_until_.end()) when = std::max(when, busy->second);
+    }
+    return when + ways_[replica].seconds;
+  }
+  void take(size_t replica, double arrives) {
+    if (ways_.empty()) return;
+    const double leaves = arrives - ways_[replica].seconds;
+    for (const auto& [lane, seconds] : ways_[replica].lanes) busy_until_[lane] = leaves + seconds;
+  }
+
+ private:
+  std::span<const Way> ways_;  // [replica]; empty: no time
+  std::map<uint32_t, double> busy_until_;
+};
 
 // Again and again the slot that can start first; of those that can start together the one of the latest stage. What a
 // device would run next is remembered until something changes for it.
@@ -189,17 +216,25 @@ std::vector<std::vector<int>> assign_replicas(const ScheduleInput& input) {
     const std::vector<double>& seconds = input.stage_seconds[s];
     std::vector<double> free(seconds.size(), 0);
     std::vector<int> taken(seconds.size(), 0);
+    Lanes in(input.ways_in, s), out(input.ways_out, s);
     for (size_t m = 0; m < finished[s].size(); ++m) {
-      const double arrives = ready_at(needs[s], finished, static_cast<int>(m));
+      const double ready = ready_at(needs[s], finished, static_cast<int>(m));
       size_t best = 0;
-      double best_finish = std::numeric_limits<double>::infinity();
+      double best_end = std::numeric_limits<double>::infinity(), best_arrival = 0, best_finish = 0;
       for (size_t r = 0; r < seconds.size(); ++r) {
-        const double finish = std::max(free[r], arrives) + seconds[r];
-        if (finish < best_finish || (finish == best_finish && taken[r] < taken[best])) {
+        if (std::max(free[r], ready) + seconds[r] > best_end) continue;
+        const double arrival = in.arrival(r, ready);
+        const double finish = std::max(free[r], arrival) + seconds[r];
+        const double end = out.arrival(r, finish);
+        if (end < best_end || (end == best_end && taken[r] < taken[best])) {
           best = r;
+          best_end = end;
+          best_arrival = arrival;
           best_finish = finish;
         }
       }
+      in.take(best, best_arrival);
+      out.take(best, best_end);
       free[best] = best_finish;
       ++taken[best];
       replica[s][m] = static_cast<int>(best);

@@ -6,7 +6,8 @@
 namespace nlsplit::inline schedules {
 
 // [stage][micro-batch]: the replica that takes it. Micro-batches go through the stages in order; each goes to the
-// replica that would finish it first, among equals to the one that has taken the fewest (so equal replicas take turns).
+// replica that would finish it first, the ways there and to the sink included, among equals to the one that has taken
+// the fewest (so equal replicas take turns). Messages to one stage's replicas pass a link one after the other.
 std::vector<std::vector<int>> assign_replicas(const ScheduleInput& input);
 
 // ScheduleInput::needs, or that each stage needs the one before it.

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -33,6 +34,13 @@ struct ScheduledSlot {
   friend bool operator==(const ScheduledSlot&, const ScheduledSlot&) = default;
 };
 
+// What a micro-batch's messages take between a replica and those it gets them from, or those it sends them to.
+struct Way {
+  double seconds = 0;                              // alone
+  std::vector<std::pair<uint32_t, double>> lanes;  // link directions that other messages share, and how long each is
+                                                   // busy
+};
+
 struct ScheduleInput {
   int micro_batches = 1;
   int devices = 0;                                 // of the plan, numbered from 0
@@ -49,7 +57,10 @@ struct ScheduleInput {
   // Of a micro-batch from stage s to s + 1 or of its gradient back, where they are on different devices; nobody is busy
   // with it. Empty: no time.
   std::vector<double> message_seconds = {};  // [stage], the last one's means nothing
-  int in_flight = 0;                         // for `streaming`: micro-batches to a buffer; 0: two
+  // Forward-only: [stage][replica], from the source and stages with one device, and to the sink. A stage whose replicas
+  // are reached alike: none. Empty: no stage has any.
+  std::vector<std::vector<Way>> ways_in = {}, ways_out = {};
+  int in_flight = 0;  // for `streaming`: micro-batches to a buffer; 0: two
 
   // Where layers are split over devices their shards are stages that run side by side (partition/expand.h).
   std::vector<std::vector<int>> needs =

@@ -135,10 +135,12 @@ TEST(Lower, ReplicasHaveASegmentForEachOfTheirPeers) {
 
 TEST(Lower, CostsDecideHowManyTurnsAReplicaTakes) {
   const CostTable costs(
-      {roofline(flops_per_second(2e9), bytes_per_second(2e9)), roofline(flops_per_second(1e9), bytes_per_second(1e9))},
+      {roofline(flops_per_second(2e9), bytes_per_second(2e9)), roofline(flops_per_second(1e9), bytes_per_second(1e9)),
+       roofline(flops_per_second(1e9), bytes_per_second(1e9))},
       "s");
   const KernelGraph kernels = chain(3);
-  const Program program = lowered(kernels, star(2), {"rest@A+B"}, 9, {HostId(0), HostId(0)}, "streaming", &costs);
+  // Inputs come from a third host, and as quickly to both.
+  const Program program = lowered(kernels, star(3), {"rest@A+B"}, 9, {HostId(2), HostId(2)}, "streaming", &costs);
   const auto turns = [](const DeviceProgram& d) {
     return std::count_if(d.order.begin(), d.order.end(),
                          [&](const Slot& slot) { return d.segments[static_cast<size_t>(slot.segment)].stage == 0; });

@@ -115,6 +115,31 @@ TEST(Search, KnowsTheBestSplitOfAChainOverUnequalMachines) {
   EXPECT_EQ(layers, (std::map<std::string, size_t>{{"A", 7}, {"B", 3}, {"C", 2}}));
 }
 
+// B is twenty times as fast as A, where the inputs are; an input needs as long for its way to B as A for two jobs. So
+// in 12 s A does 8 and 4 get to B. Without the way B does 20 of 21.
+TEST(Search, ReplicasShareByTheirWays) {
+  EXPECT_EQ(share_jobs(12, {1.5, 0.075}, {{}, {{0, 3.0}}}), (std::vector<int>{8, 4}));
+  EXPECT_EQ(share_jobs(21, {1.5, 0.075}), (std::vector<int>{1, 20}));
+  // C and D are reached over one link that carries a job in 1 s: A, as fast, does half.
+  EXPECT_EQ(share_jobs(12, {1, 1, 1}, {{}, {{0, 1.0}}, {{0, 1.0}}}), (std::vector<int>{6, 3, 3}));
+  // All alike: as without.
+  EXPECT_EQ(share_jobs(5, {1, 1, 1}, {{{0, 9.0}}, {{1, 9.0}}, {{2, 9.0}}}), (std::vector<int>{2, 2, 1}));
+}
+
+// 12 layers of 1 s on A, of 0.05 s on B, inputs on A; an input takes 24 s to B. Of 9 micro-batches A does 6 in 72 s.
+TEST(Search, ReplicasBehindASlowLinkGetWhatItCarries) {
+  const Graph graph = chain(12, 1);
+  const auto input_bytes = static_cast<double>(size_of(graph.value(graph.inputs[0]).type).value());
+  const Cluster cluster = star(2, input_bytes / 24);
+  const SearchCosts costs = costs_of(12, {1, 0.05}, input_bytes, 9);
+  const SearchResult result = search_layers(graph, cluster, HostId(0), HostId(0), costs, SearchOptions{}).value();
+  const auto both = std::ranges::find_if(result.plans, [](const ScoredPlan& plan) {
+    return plan.plan.stages.size() == 1 && plan.plan.stages[0].devices.size() == 2;
+  });
+  ASSERT_NE(both, result.plans.end());
+  EXPECT_LT(both->bound_seconds, 9 * 12.0 * 0.75);
+}
+
 TEST(Search, ReplicasShareByTheirSpeed) {
   // The whole chain takes 12 s on A and 24 s on B: of 9 micro-batches A takes 6 and B 3, both in 72 s.
   EXPECT_EQ(share_jobs(9, {12, 24}), (std::vector<int>{6, 3}));

@@ -40,6 +40,16 @@ TEST(Schedules, StreamingRunsMicroBatchesAsTheyComeWithTwoInstances) {
   EXPECT_EQ(schedule("streaming", {3, 2, {{0}, {1}}, {{1}, {1}}}), "0: 0F0 0F1 0F2 | 1: 1F0 1F1 1F2 | instances 2");
 }
 
+// Replica 1 is four times as fast, but a micro-batch needs 2 s on the link to it: from 2 s on, one every 2 s.
+TEST(Schedules, ReplicasBehindASlowLinkGetWhatItCarries) {
+  ScheduleInput input{6, 2, {{0, 1}}, {{2, 0.5}}};
+  EXPECT_EQ(schedule("streaming", input), "0: 0F3 | 1: 0F0 0F1 0F2 0F4 0F5 | instances 2");
+  input.ways_in = {{{}, {2, {{0, 2.0}}}}};
+  EXPECT_EQ(schedule("streaming", input), "0: 0F0 0F2 0F4 | 1: 0F1 0F3 0F5 | instances 2");
+  input.ways_out = {{{}, {4, {{1, 4.0}}}}};  // and twice as long for the way back
+  EXPECT_EQ(schedule("streaming", input), "0: 0F0 0F1 0F2 0F4 0F5 | 1: 0F3 | instances 2");
+}
+
 TEST(Schedules, OneMicroBatchNeedsOneInstance) {
   EXPECT_EQ(schedule("streaming", {1, 2, {{0}, {1}}, {{1}, {1}}}), "0: 0F0 | 1: 1F0 | instances 1");
 }

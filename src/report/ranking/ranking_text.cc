@@ -36,7 +36,7 @@ std::string objective_name(const Ranking& ranking) {
     case Objective::throughput:
       return "throughput";
     case Objective::latency:
-      return "latency";
+      return "latency of a micro-batch";
     case Objective::weighted:
       return fmt::format("{} x throughput and {} x latency", ranking.goal.weights.throughput,
                          ranking.goal.weights.latency);
@@ -88,8 +88,15 @@ std::string misfits_text(const std::vector<Misfit>& misfits) {
   return text;
 }
 
-std::string percent_of_bound(double within) {
-  return fmt::format("{:.{}f} %", std::max(within * 100, 0.1), within < 0.0995 ? 1 : 0);
+// within: the part of plan 1's cost that could be saved at most.
+std::string bound_line(double within, bool generates) {
+  const double times = 1 / (1 - within);  // as long as the best possible
+  const std::string_view of_what = generates ? ", for a token at the end of the context" : "";
+  if (times < 1.1)
+    return fmt::format("plan 1 is within {:.1f} % of the best possible under these costs{}\n",
+                       std::max((times - 1) * 100, 0.1), of_what);
+  return fmt::format("no plan can be more than {:.{}f}x as good as plan 1 under these costs{}: proved\n", times,
+                     times < 10 ? 2 : 0, of_what);
 }
 
 std::string head(const Ranking& ranking, const Scenario& scenario) {
@@ -121,8 +128,7 @@ std::string head(const Ranking& ranking, const Scenario& scenario) {
   if (ranking.proved && ranking.space > considered)
     text += "no plan of layers and replicas has a better bound than the first of them: proved by the search\n";
   if (const std::optional<double> within = within_bound(ranking); within && !ranking.robust)
-    text += fmt::format("plan 1 is within {} of the best possible under these costs{}\n", percent_of_bound(*within),
-                        ranking.generates ? ", for a token at the end of the context" : "");
+    text += bound_line(*within, ranking.generates);
   text += error_bars_line(ranking, scenario);
   text += misfits_text(ranking.misfits);
   for (const LeftOutCount& other : ranking.counts_left_out)
@@ -153,15 +159,6 @@ std::string busiest(const std::string& what, double share) {
 std::string busiest_phases(const Estimate& estimate) {
   const auto at = std::ranges::find(estimate.devices, estimate.busiest_device, &DeviceEstimate::name);
   return at == estimate.devices.end() ? "-" : phases_text(at->phases, estimate.makespan_s);
-}
-
-// By what plans are ordered by.
-std::optional<size_t> best_single(const Ranking& ranking) {
-  const Verdict& verdict = ranking.verdict;
-  if (!ranking.generates || ranking.generation_objective == GenerationObjective::tokens_per_second)
-    return verdict.throughput.single;
-  return ranking.generation_objective == GenerationObjective::tpot ? verdict.latency.single
-                                                                   : verdict.first_token.single;
 }
 
 // Of a plan that generates text.
@@ -215,7 +212,7 @@ std::string table(const Ranking& ranking, const Scenario& scenario) {
                                         {"schedule", left},
                                         {"samples/s", right},
                                         {"vs best\nsingle", right},
-                                        {"latency", right},
+                                        {"latency of a\nmicro-batch", right},
                                         {"busiest\ndevice", left},
                                         {"busiest\nlink", left},
                                         {"largest\nmemory", left}};
@@ -256,12 +253,12 @@ std::string table(const Ranking& ranking, const Scenario& scenario) {
   };
   arrange(columns);
   Table table(columns);
-  const auto single = best_single(ranking);
+  const auto single = of_objective(ranking).single;
   for (const size_t i : shown(ranking)) {
     const RankedPlan& ranked = ranking.judged[i];
     const Estimate& e = ranked.estimate;
     const std::string ratio =
-        single ? fmt::format("{:.2f}x", e.throughput / ranking.judged[*single].estimate.throughput) : "-";
+        single ? fmt::format("{:.2f}x", cost_of(ranking, ranking.judged[*single].estimate) / cost_of(ranking, e)) : "-";
     std::vector<std::string> cells = {fmt::format("{}{}", ranked.misses.empty() ? "" : "!", i + 1),
                                       (ranked.own ? ranked.plan.name + ": " : "") + ranked.text,
                                       fmt::format("{}", ranked.plan.micro_batches),

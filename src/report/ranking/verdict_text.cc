@@ -39,10 +39,10 @@ std::vector<Respect> generation_respects(const Verdict& verdict) {
        [](const RankedPlan& p) { return to_string(p.generation->fullest_memory); }, false, "is", "as modest"}};
 }
 
-std::vector<Respect> respects(const Ranking& ranking) {
+std::vector<Respect> respects(const Ranking& ranking, bool training) {
   const Verdict& verdict = ranking.verdict;
   if (ranking.generates) return generation_respects(verdict);
-  return {
+  std::vector<Respect> all = {
       {"throughput", verdict.throughput, [](const RankedPlan& p) { return p.estimate.makespan_s; },
        [](const RankedPlan& p) { return rate_text(p.estimate.throughput) + " samples/s"; }, true, "makes", "as much"},
       {"latency", verdict.latency, [](const RankedPlan& p) { return p.estimate.latency_mean_s; },
@@ -50,6 +50,9 @@ std::vector<Respect> respects(const Ranking& ranking) {
       {"memory", verdict.memory,
        [](const RankedPlan& p) { return static_cast<double>(p.estimate.largest_memory.value()); },
        [](const RankedPlan& p) { return to_string(p.estimate.largest_memory); }, false, "is", "as modest"}};
+  // Nobody waits for a micro-batch of a training step.
+  if (training) all.erase(all.begin() + 1);
+  return all;
 }
 
 struct Comparison {
@@ -168,8 +171,10 @@ std::string bound_by_text(const Ranking& ranking, size_t index) {
     return fmt::format("{} is bound by link {}, {} busy; {} computes {} of the time{}.", name, e.busiest_link,
                        percent(e.busiest_link_share), e.busiest_device, percent(e.busiest_device_share), on_average);
   }
-  const std::string links =
-      e.busiest_link.empty() ? "" : fmt::format("; no link is more than {} busy", percent(e.busiest_link_share));
+  const std::string links = e.busiest_link.empty() ? ""
+                            : e.busiest_link_share < 0.005
+                                ? "; links are busy less than 1 % of it"
+                                : fmt::format("; no link is more than {} busy", percent(e.busiest_link_share));
   if (e.busiest_device_share > 0.9) {
     return fmt::format("{} is bound by {}, which computes {} of the time{}{}.", name, e.busiest_device,
                        percent(e.busiest_device_share), on_average, links);
@@ -224,9 +229,10 @@ std::string network_says(const Ranking& ranking, const Scenario& scenario) {
 
 std::vector<std::string> reasons(const Ranking& ranking, const Scenario& scenario, const std::vector<Respect>& all) {
   const Verdict& v = ranking.verdict;
-  const Yardsticks& fastest = ranking.generates ? v.latency : v.throughput;
+  const bool by_latency = !ranking.generates && ranking.objective == Objective::latency;
+  const Yardsticks& fastest = ranking.generates || by_latency ? v.latency : v.throughput;
   std::vector<std::string> lines = {bound_by_text(ranking, *fastest.split)};
-  if (fastest.single) {
+  if (fastest.single && !by_latency) {  // what is said of links is about whole batches
     if (std::string text = network_says(ranking, scenario); !text.empty()) lines.push_back(std::move(text));
   }
   if (ranking.generates) {
@@ -250,6 +256,7 @@ std::vector<std::string> reasons(const Ranking& ranking, const Scenario& scenari
               "the start."
             : "Replicas send only inputs and outputs over the links, and all of them work from the start.");
   }
+  if (scenario.training) return lines;
   const Comparison latency = compare(ranking, all[1]);
   if (latency.rival && !latency.rival_is_copies && latency.lead > clearly) {
     lines.push_back(
@@ -267,7 +274,7 @@ std::string bandwidth_at(const Scenario& scenario, double factor) {
 }
 
 std::string verdict_text(const Ranking& ranking, const Scenario& scenario) {
-  const std::vector<Respect> all = respects(ranking);
+  const std::vector<Respect> all = respects(ranking, scenario.training.has_value());
   if (!ranking.verdict.throughput.split) {
     return fmt::format("verdict  {}\n", scenario.cluster.devices.size() > 1
                                             ? "No split into layers fits or was asked for: there is nothing to compare."
