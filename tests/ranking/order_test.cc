@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "partition/baselines.h"
+#include "ranking/evaluate.h"
 #include "ranking/small_scenario.h"
 
 namespace nlsplit {

@@ -10,14 +10,13 @@
 namespace nlsplit {
 namespace {
 
-// What quickstart prints, of the found plans the first eight.
+// What quickstart prints, of the first twenty plans eight.
 std::string first_screen(const std::string& printed) {
-  const std::regex plan(" *[0-9]+  .*"), own(" *[0-9]+  [a-z]+: .*");
+  const std::regex left_out("( 9|1[0-9]|20)  .*");
   std::string shown;
-  int plans = 0;
   std::istringstream lines(printed);
   for (std::string line; std::getline(lines, line);)
-    if (!std::regex_match(line, plan) || std::regex_match(line, own) || ++plans <= 8) shown += line + "\n";
+    if (!std::regex_match(line, left_out)) shown += line + "\n";
   return shown;
 }
 
