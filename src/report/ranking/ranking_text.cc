@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "ranking/generation.h"
 #include "report/ranking/baselines_text.h"
@@ -161,28 +162,107 @@ std::string busiest_phases(const Estimate& estimate) {
   return at == estimate.devices.end() ? "-" : phases_text(at->phases, estimate.makespan_s);
 }
 
-// Of a plan that generates text.
-std::vector<std::string> generation_cells(const Ranking& ranking, const Scenario& scenario, const RankedPlan& ranked,
-                                          const std::optional<size_t>& single) {
-  const Estimate& e = ranked.estimate;
-  const std::string device = busiest(e.busiest_device, e.busiest_device_share);
-  const std::string link = busiest(e.busiest_link, e.busiest_link_share);
-  if (!ranked.generation)
-    return {"-", "-", "-", "-", device, link, fmt::format("{} ({})", to_string(e.largest_memory), e.largest_device),
-            "-"};
-  const GenerationTimes& times = *ranked.generation;
-  const std::string ratio = single
-                                ? fmt::format("{:.2f}x", cost_of(scenario, ranking.judged[*single].generation.value()) /
-                                                             cost_of(scenario, times))
-                                : "-";
-  return {to_string(seconds(times.next_token_s)),
-          to_string(seconds(times.first_token_s)),
-          rate_text(times.tokens_per_s),
-          ratio,
-          device,
-          link,
-          fmt::format("{} ({})", to_string(times.fullest_memory), times.fullest_device),
-          times.largest_context > 0 ? grouped(static_cast<double>(times.largest_context)) : "-"};
+struct PlanColumn {
+  std::string title;
+  Align align{};
+  std::function<std::string(size_t)> cell;  // of a plan of `judged`
+};
+using PlanColumns = std::vector<PlanColumn>;
+
+std::string memory_text(Bytes memory, const std::string& device) {
+  return fmt::format("{} ({})", to_string(memory), device);
+}
+
+// Beside the figure that plans are ordered by: error bars, and what noise makes of it.
+void add_bars(PlanColumns& columns, const Ranking& ranking) {
+  if (ranking.confidence) {
+    const auto bar = [&](size_t which) { return [&, which](size_t i) { return error_bar_cells(ranking, i)[which]; }; };
+    columns.push_back({"rank", Align::right, bar(0)});
+    columns.push_back({"90 of 100\nworlds", Align::right, bar(1)});
+    columns.push_back({"longer than\nplan 1", Align::right, bar(2)});
+  }
+  if (ranking.noise_runs == 0) return;
+  const auto noisy = [&](double Spread::*of) {
+    return [&, of](size_t i) {
+      const NoisyEstimate& n = ranking.judged[i].noisy.value();
+      if (ranking.objective == Objective::latency) return to_string(seconds(n.latency_s.*of));
+      const double makespan_s = n.makespan_s.*of;
+      return rate_text(makespan_s > 0 ? static_cast<double>(ranking.batch) / makespan_s : 0);
+    };
+  };
+  columns.push_back({"with noise\nmean", Align::right, noisy(&Spread::mean)});
+  columns.push_back({fmt::format("with noise\n{}", percentile(ranking)), Align::right, noisy(&Spread::p95)});
+}
+
+PlanColumn versus_single(const Ranking& ranking, std::function<double(size_t)> cost) {
+  const auto single = of_objective(ranking).single;
+  return {"vs best\nsingle", Align::right, [single, cost = std::move(cost)](size_t i) {
+            return single ? fmt::format("{:.2f}x", cost(*single) / cost(i)) : "-";
+          }};
+}
+
+void add_busiest(PlanColumns& columns, const Ranking& ranking, bool training) {
+  const auto of = [&](size_t i) -> const Estimate& { return ranking.judged[i].estimate; };
+  columns.push_back({"busiest\ndevice", Align::left,
+                     [of](size_t i) { return busiest(of(i).busiest_device, of(i).busiest_device_share); }});
+  if (training) columns.push_back({"its phases", Align::left, [of](size_t i) { return busiest_phases(of(i)); }});
+  columns.push_back(
+      {"busiest\nlink", Align::left, [of](size_t i) { return busiest(of(i).busiest_link, of(i).busiest_link_share); }});
+}
+
+void add_micro_batches(PlanColumns& columns, const Ranking& ranking) {
+  columns.push_back({"micro-\nbatches", Align::right,
+                     [&](size_t i) { return fmt::format("{}", ranking.judged[i].plan.micro_batches); }});
+}
+
+void add_generation(PlanColumns& columns, const Ranking& ranking, const Scenario& scenario) {
+  // Of a plan that cannot run there are no times.
+  const auto time = [&](const std::function<std::string(const GenerationTimes&)>& text) {
+    return [&ranking, text](size_t i) {
+      const auto& times = ranking.judged[i].generation;
+      return times ? text(*times) : "-";
+    };
+  };
+  if (std::ranges::any_of(ranking.judged, [](const RankedPlan& ranked) { return ranked.plan.micro_batches > 1; }))
+    add_micro_batches(columns, ranking);
+  columns.push_back({"each token\n(TPOT)", Align::right,
+                     time([](const GenerationTimes& times) { return to_string(seconds(times.next_token_s)); })});
+  add_bars(columns, ranking);
+  columns.push_back({"first token\n(TTFT)", Align::right,
+                     time([](const GenerationTimes& times) { return to_string(seconds(times.first_token_s)); })});
+  columns.push_back(
+      {"tokens/s", Align::right, time([](const GenerationTimes& times) { return rate_text(times.tokens_per_s); })});
+  const PlanColumn versus =
+      versus_single(ranking, [&](size_t i) { return cost_of(scenario, ranking.judged[i].generation.value()); });
+  columns.push_back({versus.title, versus.align, [&ranking, cell = versus.cell](size_t i) {
+                       return ranking.judged[i].generation ? cell(i) : "-";
+                     }});
+  add_busiest(columns, ranking, false);
+  columns.push_back({"largest\nmemory", Align::left, [&](size_t i) {
+                       const RankedPlan& ranked = ranking.judged[i];
+                       if (!ranked.generation)
+                         return memory_text(ranked.estimate.largest_memory, ranked.estimate.largest_device);
+                       return memory_text(ranked.generation->fullest_memory, ranked.generation->fullest_device);
+                     }});
+  columns.push_back({"longest\ncontext", Align::right, time([](const GenerationTimes& times) {
+                       return times.largest_context > 0 ? grouped(static_cast<double>(times.largest_context)) : "-";
+                     })});
+}
+
+void add_execution(PlanColumns& columns, const Ranking& ranking, bool training) {
+  const auto of = [&](size_t i) -> const Estimate& { return ranking.judged[i].estimate; };
+  const bool by_latency = ranking.objective == Objective::latency;
+  add_micro_batches(columns, ranking);
+  columns.push_back({"schedule", Align::left, [&](size_t i) { return ranking.judged[i].plan.schedule; }});
+  columns.push_back({"samples/s", Align::right, [of](size_t i) { return rate_text(of(i).throughput); }});
+  if (!by_latency) add_bars(columns, ranking);
+  columns.push_back(versus_single(ranking, [&ranking, of](size_t i) { return cost_of(ranking, of(i)); }));
+  columns.push_back(
+      {"latency of a\nmicro-batch", Align::right, [of](size_t i) { return to_string(seconds(of(i).latency_mean_s)); }});
+  if (by_latency) add_bars(columns, ranking);
+  add_busiest(columns, ranking, training);
+  columns.push_back({"largest\nmemory", Align::left,
+                     [of](size_t i) { return memory_text(of(i).largest_memory, of(i).largest_device); }});
 }
 
 // Below the table.
@@ -205,90 +285,26 @@ std::string generation_lines(const Ranking& ranking) {
 }
 
 std::string table(const Ranking& ranking, const Scenario& scenario) {
-  using enum Align;
-  std::vector<Table::Column> columns = {{"#", right},
-                                        {"plan", left},
-                                        {"micro-\nbatches", right},
-                                        {"schedule", left},
-                                        {"samples/s", right},
-                                        {"vs best\nsingle", right},
-                                        {"latency of a\nmicro-batch", right},
-                                        {"busiest\ndevice", left},
-                                        {"busiest\nlink", left},
-                                        {"largest\nmemory", left}};
-  const bool generates = scenario.generation.has_value();
-  const bool training = scenario.training.has_value();
-  const bool parts = generates && std::ranges::any_of(ranking.judged, [](const RankedPlan& ranked) {
-                       return ranked.plan.micro_batches > 1;
-                     });
-  if (generates)  // all in one way
-    columns = {{"#", right},
-               {"plan", left},
-               {"each token\n(TPOT)", right},
-               {"first token\n(TTFT)", right},
-               {"tokens/s", right},
-               {"vs best\nsingle", right},
-               {"busiest\ndevice", left},
-               {"busiest\nlink", left},
-               {"largest\nmemory", left},
-               {"longest\ncontext", right}};
-  if (parts) columns.insert(columns.begin() + 2, {"micro-\nbatches", right});
-  if (training) columns.insert(columns.end() - 2, {"its phases", left});
-  const bool noisy = ranking.noise_runs > 0;
-  const bool by_latency = ranking.objective == Objective::latency;
-  // Beside the figure that plans are ordered by.
-  const auto beside = static_cast<std::ptrdiff_t>(generates ? (parts ? 4 : 3) : by_latency ? 7 : 5);
-  if (noisy)
-    columns.insert(columns.begin() + beside,
-                   {{"with noise\nmean", right}, {fmt::format("with noise\n{}", percentile(ranking)), right}});
-  if (ranking.confidence)
-    columns.insert(columns.begin() + beside,
-                   {{"rank", right}, {"90 of 100\nworlds", right}, {"longer than\nplan 1", right}});
-  const std::vector<size_t> top = kept(ranking);
+  PlanColumns columns = {
+      {"#", Align::right,
+       [&](size_t i) { return fmt::format("{}{}", ranking.judged[i].misses.empty() ? "" : "!", i + 1); }},
+      {"plan", Align::left, [&](size_t i) {
+         const RankedPlan& ranked = ranking.judged[i];
+         return (ranked.own ? ranked.plan.name + ": " : "") + ranked.text;
+       }}};
+  if (scenario.generation)
+    add_generation(columns, ranking, scenario);
+  else
+    add_execution(columns, ranking, scenario.training.has_value());
   // Long plans come last, where they do not push the figures out of sight.
-  const bool plan_last =
-      std::ranges::any_of(top, [&](size_t i) { return display_width(ranking.judged[i].text) > widest_plan; });
-  const auto arrange = [&](auto& cells) {
-    if (plan_last) std::rotate(cells.begin() + 1, cells.begin() + 2, cells.end());
-  };
-  arrange(columns);
-  Table table(columns);
-  const auto single = of_objective(ranking).single;
+  if (std::ranges::any_of(kept(ranking), [&](size_t i) { return display_width(ranking.judged[i].text) > widest_plan; }))
+    std::rotate(columns.begin() + 1, columns.begin() + 2, columns.end());
+  std::vector<Table::Column> heads;
+  for (const PlanColumn& column : columns) heads.push_back({column.title, column.align});
+  Table table(heads);
   for (const size_t i : shown(ranking)) {
-    const RankedPlan& ranked = ranking.judged[i];
-    const Estimate& e = ranked.estimate;
-    const std::string ratio =
-        single ? fmt::format("{:.2f}x", cost_of(ranking, ranking.judged[*single].estimate) / cost_of(ranking, e)) : "-";
-    std::vector<std::string> cells = {fmt::format("{}{}", ranked.misses.empty() ? "" : "!", i + 1),
-                                      (ranked.own ? ranked.plan.name + ": " : "") + ranked.text,
-                                      fmt::format("{}", ranked.plan.micro_batches),
-                                      ranked.plan.schedule,
-                                      rate_text(e.throughput),
-                                      ratio,
-                                      to_string(seconds(e.latency_mean_s)),
-                                      busiest(e.busiest_device, e.busiest_device_share),
-                                      busiest(e.busiest_link, e.busiest_link_share),
-                                      fmt::format("{} ({})", to_string(e.largest_memory), e.largest_device)};
-    if (generates) {
-      const std::vector<std::string> others = generation_cells(ranking, scenario, ranked, single);
-      cells.resize(parts ? 3 : 2);
-      cells.insert(cells.end(), others.begin(), others.end());
-    }
-    if (training) cells.insert(cells.end() - 2, busiest_phases(e));
-    if (noisy) {
-      const NoisyEstimate& n = ranked.noisy.value();
-      const auto cell = [&](double makespan_s, double latency_s) {
-        return by_latency ? to_string(seconds(latency_s))
-                          : rate_text(makespan_s > 0 ? static_cast<double>(ranking.batch) / makespan_s : 0);
-      };
-      cells.insert(cells.begin() + beside,
-                   {cell(n.makespan_s.mean, n.latency_s.mean), cell(n.makespan_s.p95, n.latency_s.p95)});
-    }
-    if (ranking.confidence) {
-      const std::vector<std::string> bars = error_bar_cells(ranking, i);
-      cells.insert(cells.begin() + beside, bars.begin(), bars.end());
-    }
-    arrange(cells);
+    std::vector<std::string> cells;
+    for (const PlanColumn& column : columns) cells.push_back(column.cell(i));
     table.add(std::move(cells));
   }
   return table.to_string();
