@@ -46,6 +46,23 @@ Result<RankedPlan> find_plan(const Ranking& ranking, const std::string& which) {
                                    names.empty() ? "" : " or one of " + names));
 }
 
+namespace {
+
+// Shares that round to the same samples or rows: the same Program, under another name.
+bool same_but_for_shares(const RankedPlan& a, const RankedPlan& b) {
+  const Estimate &x = a.estimate, &y = b.estimate;
+  if (x.makespan_s != y.makespan_s || x.latency_mean_s != y.latency_mean_s || x.largest_memory != y.largest_memory ||
+      a.plan.micro_batches != b.plan.micro_batches || a.plan.schedule != b.plan.schedule)
+    return false;
+  return std::ranges::equal(a.plan.stages, b.plan.stages, [](const Stage& s, const Stage& t) {
+    return s.end == t.end && s.devices == t.devices && s.split.has_value() == t.split.has_value() &&
+           (!s.split || (s.split->axis == t.split->axis && s.split->recompute_halo == t.split->recompute_halo &&
+                         s.split->shares.size() == t.split->shares.size()));
+  });
+}
+
+}  // namespace
+
 std::vector<size_t> kept(const Ranking& ranking) {
   std::vector<size_t> plans;
   for (const size_t i : ranking.order) {
@@ -53,8 +70,9 @@ std::vector<size_t> kept(const Ranking& ranking) {
     const RankedPlan& ranked = ranking.judged[i];
     const bool seen = !ranked.own && std::ranges::any_of(plans, [&](size_t other) {
       const RankedPlan& better = ranking.judged[other];
-      return !better.own && are_alike(ranked.plan, better.plan, ranking.node_shares) &&
-             cost_of(ranking, ranked.estimate) < clearly_faster * cost_of(ranking, better.estimate);
+      return !better.own && ((are_alike(ranked.plan, better.plan, ranking.node_shares) &&
+                              cost_of(ranking, ranked.estimate) < clearly_faster * cost_of(ranking, better.estimate)) ||
+                             same_but_for_shares(ranked, better));
     });
     if (!seen) plans.push_back(i);
   }

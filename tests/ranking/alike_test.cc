@@ -78,5 +78,25 @@ TEST(Kept, ListsOnlyOneOfThoseAlikeAndAllOfOnesOwn) {
   EXPECT_EQ(kept(ranking), (std::vector<size_t>{0, 2, 3, 4}));
 }
 
+// 3 samples in the shares 1:2 and 3:5 are 1 and 2 of them.
+TEST(Kept, ListsOneOfThoseWhoseSharesRoundToTheSame) {
+  Ranking ranking;
+  ranking.node_shares = even;
+  ranking.keep = 5;
+  const auto add = [&](std::vector<int64_t> shares, double makespan) {
+    RankedPlan plan;
+    plan.plan = cut_at(50);
+    plan.plan.stages[0].devices = {DeviceId(0), DeviceId(1)};
+    plan.plan.stages[0].split = Split{SplitAxis::batch, false, std::move(shares)};
+    plan.estimate.makespan_s = makespan;
+    ranking.order.push_back(ranking.judged.size());
+    ranking.judged.push_back(std::move(plan));
+  };
+  add({1, 2}, 1);
+  add({3, 5}, 1);
+  add({2, 1}, 1.01);
+  EXPECT_EQ(kept(ranking), (std::vector<size_t>{0, 2}));
+}
+
 }  // namespace
 }  // namespace nlsplit
