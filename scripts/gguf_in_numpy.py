@@ -44,41 +44,76 @@ class Network:
         y = x @ self.weight(name + ".weight").T
         return y + self.weight(name + ".bias") if self.has(name + ".bias") else y
 
-    def frequencies(self, d):
+    def frequencies(self, d, local):
+        if local and self.architecture == "gemma3":
+            return 10000.0 ** (-2.0 * np.arange(d // 2) / d)
+        base, kind = self.own("rope.freq_base", 10000.0), self.own("rope.scaling.type")
+        plain = base ** (-2.0 * np.arange(d // 2) / d)
+        if kind == "yarn":
+            original, factor = self.own("rope.scaling.original_context_length"), self.own("rope.scaling.factor")
+            low, high = (d * np.log(original / (turns * 2 * np.pi)) / (2 * np.log(base)) for turns in (32, 1))
+            low, high = max(np.floor(low), 0), min(np.ceil(high), d - 1)
+            ramp = np.clip((np.arange(d // 2) - low) / max(high - low, 0.001), 0, 1)
+            return plain / factor * ramp + plain * (1 - ramp)
+        if self.has("rope_factors_long.weight"):
+            beyond = self.positions > self.own("rope.scaling.original_context_length")
+            return plain / self.weight(f"rope_factors_{'long' if beyond else 'short'}.weight")
         factors = self.weight("rope_freqs.weight") if self.has("rope_freqs.weight") else np.ones(d // 2)
         if self.own("rope.scaling.type") == "linear":
             factors = factors * self.own("rope.scaling.factor")
         return self.own("rope.freq_base", 10000.0) ** (-2.0 * np.arange(d // 2) / d) / factors
 
-    def rotate(self, x):
+    def growth(self):
+        """By what cosines and sines are multiplied besides."""
+        if self.own("rope.scaling.type") == "yarn":
+            return 0.1 * np.log(self.own("rope.scaling.factor")) + 1
+        return self.own("rope.scaling.attn_factor", 1.0)
+
+    def rotate(self, x, local):
         """x [tokens, heads, d]"""
         tokens, _, d = x.shape
-        angles = (np.arange(tokens)[:, None] * self.frequencies(d))[:, None, :]
+        angles = (np.arange(tokens)[:, None] * self.frequencies(d, local))[:, None, :]
         first, second = (x[..., 0::2], x[..., 1::2]) if self.neighbours else (x[..., :d // 2], x[..., d // 2:])
         turned = first * np.cos(angles) - second * np.sin(angles), first * np.sin(angles) + second * np.cos(angles)
+        turned = [part * self.growth() for part in turned]
         if self.neighbours:
             return np.stack(turned, axis=-1).reshape(x.shape)
         return np.concatenate(turned, axis=-1)
 
-    def attention(self, x, block):
+    def scale(self, d):
+        return 1 / np.sqrt(d)
+
+    def is_local(self, layer):
+        period = {"gemma2": 2, "gemma3": 6}.get(self.architecture)
+        return bool(self.own("attention.sliding_window")) and (period is None or layer % period < period - 1)
+
+    def attention(self, x, block, local):
         heads = self.own("attention.head_count")
         kv_heads = self.own("attention.head_count_kv", heads)
         tokens = len(x)
-        q = self.product(x, block + "attn_q").reshape(tokens, heads, -1)
-        k = self.product(x, block + "attn_k").reshape(tokens, kv_heads, -1)
-        v = self.product(x, block + "attn_v").reshape(tokens, kv_heads, -1)
+        if self.architecture == "phi3":
+            both = self.product(x, block + "attn_qkv").reshape(tokens, heads + 2 * kv_heads, -1)
+            q, k, v = np.split(both, [heads, heads + kv_heads], axis=1)
+        else:
+            q = self.product(x, block + "attn_q").reshape(tokens, heads, -1)
+            k = self.product(x, block + "attn_k").reshape(tokens, kv_heads, -1)
+            v = self.product(x, block + "attn_v").reshape(tokens, kv_heads, -1)
         if self.has(block + "attn_q_norm.weight"):
             q, k = self.norm(q, block + "attn_q_norm.weight"), self.norm(k, block + "attn_k_norm.weight")
-        q, k = self.rotate(q), self.rotate(k)
+        q, k = self.rotate(q, local), self.rotate(k, local)
         k, v = (np.repeat(part, heads // kv_heads, axis=1) for part in (k, v))
-        scores = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(q.shape[-1])
+        scores = np.einsum("qhd,khd->hqk", q, k) * self.scale(q.shape[-1])
+        if self.own("attn_logit_softcapping"):
+            scores = self.own("attn_logit_softcapping") * np.tanh(scores / self.own("attn_logit_softcapping"))
         scores[:, np.triu(np.ones((tokens, tokens), bool), 1)] = -np.inf
+        if local:
+            scores[:, np.tril(np.ones((tokens, tokens), bool), -self.own("attention.sliding_window"))] = -np.inf
         shares = np.exp(scores - scores.max(axis=-1, keepdims=True))
         shares /= shares.sum(axis=-1, keepdims=True)
         return self.product(np.einsum("hqk,khd->qhd", shares, v).reshape(tokens, -1), block + "attn_output")
 
     def activation(self, x):
-        if self.architecture == "gemma":
+        if self.architecture.startswith("gemma"):
             return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x ** 3)))
         return x / (1 + np.exp(-x))
 
@@ -102,16 +137,24 @@ class Network:
 
     def logits(self, tokens):
         x = self.weight("token_embd.weight")[tokens]
-        if self.architecture == "gemma":
+        self.positions = len(tokens)
+        if self.architecture.startswith("gemma"):
             x = x * np.sqrt(x.shape[-1])
         for i in range(self.own("block_count")):
             block = f"blk.{i}."
-            x = x + self.attention(self.norm(x, block + "attn_norm.weight"), block)
+            y = self.attention(self.norm(x, block + "attn_norm.weight"), block, self.is_local(i))
+            x = x + (self.norm(y, block + "post_attention_norm.weight") if self.has(block + "post_attention_norm.weight") else y)
             y = self.norm(x, block + "ffn_norm.weight")
             if self.has(block + "ffn_gate_inp.weight"):
                 x = x + self.mixture(y, block)
                 continue
-            y = self.activation(self.product(y, block + "ffn_gate")) * self.product(y, block + "ffn_up")
-            x = x + self.product(y, block + "ffn_down")
+            if self.architecture == "phi3":
+                gate, up = np.split(self.product(y, block + "ffn_up"), 2, axis=-1)
+            else:
+                gate, up = self.product(y, block + "ffn_gate"), self.product(y, block + "ffn_up")
+            y = self.product(self.activation(gate) * up, block + "ffn_down")
+            x = x + (self.norm(y, block + "post_ffw_norm.weight") if self.has(block + "post_ffw_norm.weight") else y)
         tied = not self.has("output.weight")
-        return self.norm(x, "output_norm.weight") @ self.weight("token_embd.weight" if tied else "output.weight").T
+        logits = self.norm(x, "output_norm.weight") @ self.weight("token_embd.weight" if tied else "output.weight").T
+        cap = self.own("final_logit_softcapping")
+        return cap * np.tanh(logits / cap) if cap else logits

@@ -103,11 +103,18 @@ def write_network(gguf, np, path, architecture, types, *, hidden=32, heads=4, kv
     for i in range(layers):
         block = f"blk.{i}."
         network.vector(block + "attn_norm.weight", hidden)
+        if architecture in ("gemma2", "gemma3"):
+            network.vector(block + "post_attention_norm.weight", hidden)
+            network.vector(block + "post_ffw_norm.weight", hidden)
+        if architecture == "phi3":
+            network.matrix(block + "attn_qkv.weight", (heads + 2 * kv_heads) * head, hidden, next(kinds))
         for part, rows in (("q", heads * head), ("k", kv_heads * head), ("v", kv_heads * head)):
+            if architecture == "phi3":
+                break
             network.matrix(f"{block}attn_{part}.weight", rows, hidden, next(kinds))
             if architecture == "qwen2":
                 network.vector(f"{block}attn_{part}.bias", rows, 0)
-            if architecture in ("qwen3", "qwen3moe") and part != "v":
+            if architecture in ("qwen3", "qwen3moe", "gemma3") and part != "v":
                 network.vector(f"{block}attn_{part}_norm.weight", head)
         network.matrix(block + "attn_output.weight", hidden, heads * head, next(kinds))
         network.vector(block + "ffn_norm.weight", hidden)
@@ -117,8 +124,11 @@ def write_network(gguf, np, path, architecture, types, *, hidden=32, heads=4, kv
             network.experts(block + "ffn_up_exps.weight", experts, ffn, hidden, next(kinds))
             network.experts(block + "ffn_down_exps.weight", experts, hidden, ffn, next(kinds))
             continue
-        network.matrix(block + "ffn_gate.weight", ffn, hidden, next(kinds))
-        network.matrix(block + "ffn_up.weight", ffn, hidden, next(kinds))
+        if architecture == "phi3":
+            network.matrix(block + "ffn_up.weight", 2 * ffn, hidden, next(kinds))
+        else:
+            network.matrix(block + "ffn_gate.weight", ffn, hidden, next(kinds))
+            network.matrix(block + "ffn_up.weight", ffn, hidden, next(kinds))
         network.matrix(block + "ffn_down.weight", hidden, ffn, ["Q4_K", "Q6_K"][i] if ffn == 256 else next(kinds))
     network.vector("output_norm.weight", hidden)
     if not tied:
@@ -129,6 +139,7 @@ def write_network(gguf, np, path, architecture, types, *, hidden=32, heads=4, kv
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="only these networks (default: all, and blocks)")
     parser.add_argument("--out", default=os.path.join(ROOT, "tests"), help="the folder of graph/gguf and fuzz/corpus/gguf (default tests)")
     private_python.add_arguments(parser)
     args = parser.parse_args()
@@ -142,7 +153,7 @@ def main():
     out, seeds = os.path.join(args.out, "graph", "gguf"), os.path.join(args.out, "fuzz", "corpus", "gguf")
     os.makedirs(out, exist_ok=True)
     os.makedirs(seeds, exist_ok=True)
-    for folder in (out, seeds):
+    for folder in (out, seeds) if not args.names else ():
         write_blocks(gguf, np, os.path.join(folder, "blocks.gguf"))
 
     def rope_factors(network):  # as Llama 3.1 has them
@@ -152,16 +163,45 @@ def main():
         network.writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
         network.writer.add_rope_scaling_factor(4.0)
 
+    def window(network):
+        network.writer.add_sliding_window(3)
+
+    def soft_caps(network):
+        window(network)
+        network.writer.add_attn_logit_softcapping(2.0)
+        network.writer.add_final_logit_softcapping(3.0)
+
+    def long_factors(network):
+        network.writer.add_sliding_window(5)
+        network.writer.add_rope_scaling_orig_ctx_len(4)
+        network.writer.add_rope_scaling_attn_factors(1.2)
+        network.writer.add_tensor("rope_factors_short.weight", np.linspace(1, 2, 4).astype(np.float32))
+        network.writer.add_tensor("rope_factors_long.weight", np.linspace(1, 8, 4).astype(np.float32))
+
+    def yarn(network):
+        network.writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        network.writer.add_rope_scaling_factor(4.0)
+        network.writer.add_rope_scaling_orig_ctx_len(16)
+
     networks = {
         "llama": dict(types=["Q4_1", "Q8_0", "Q5_0"], ffn=256, tied=False, more=rope_factors),
         "qwen2": dict(types=["F16", "BF16", "Q8_0"], ffn=64, more=linear),
         "qwen3": dict(types=["Q8_0", "Q4_0"], head=16),
         "qwen3moe": dict(types=["Q8_0", "F16", "Q4_0", "BF16"], head=16, ffn=32, experts=5, used=2),
         "gemma": dict(types=["Q8_0"], heads=2, kv_heads=1, head=16),
+        "gemma2": dict(types=["F32", "Q8_0"], heads=2, kv_heads=1, head=16, more=soft_caps),
+        "gemma3": dict(types=["Q8_0"], heads=2, kv_heads=1, head=16, layers=7, ffn=32, more=window),
+        "phi3": dict(types=["Q8_0", "F16"], ffn=64, tied=False, more=long_factors),
+        "mistral": dict(types=["Q8_0"], ffn=64, tied=False, more=window, architecture="llama"),
+        "yarn": dict(types=["Q8_0"], ffn=64, more=yarn, architecture="qwen2"),
     }
     for name, options in networks.items():
+        if args.names and name not in args.names:
+            continue
         path = os.path.join(out, f"{name}.gguf")
-        write_network(gguf, np, path, name, **options)
+        options = dict(options)
+        architecture = options.pop("architecture", name)
+        write_network(gguf, np, path, architecture, **options)
         tokens = np.random.default_rng(5).integers(0, 64, (1, LENGTH))
         np.save(os.path.join(out, f"{name}_input.npy"), tokens)
         logits = gguf_in_numpy.Network(path).logits(tokens[0])
@@ -169,9 +209,9 @@ def main():
         tiny = options | dict(types=["F32"], hidden=8, heads=2, kv_heads=1, ffn=8, vocab=8, layers=1)
         tiny |= dict(head=4) if "head" in options else {}
         tiny |= dict(experts=2, used=1) if "experts" in options else {}
-        if name == "llama":
+        if name in ("llama", "phi3"):
             tiny["more"] = lambda network: None
-        write_network(gguf, np, os.path.join(seeds, f"{name}.gguf"), name, **tiny)
+        write_network(gguf, np, os.path.join(seeds, f"{name}.gguf"), architecture, **tiny)
         print(f"{name}.gguf: {os.path.getsize(path)} B, logits up to {np.abs(logits).max():.3g}")
 
 

@@ -35,8 +35,22 @@ NETWORKS = {
                       num_experts_per_tok=2, moe_intermediate_size=24, norm_topk_prob=False, decoder_sparse_step=1, mlp_only_layers=[]),
     "gemma": dict(architectures=["GemmaForCausalLM"], hidden_activation="gelu_pytorch_tanh", head_dim=16, num_attention_heads=2,
                   num_key_value_heads=1),
+    "mistral": dict(architectures=["MistralForCausalLM"], hidden_act="silu", tie_word_embeddings=False, sliding_window=3),
+    "phi3": dict(architectures=["Phi3ForCausalLM"], hidden_act="silu", tie_word_embeddings=False, sliding_window=5,
+                 original_max_position_embeddings=4,
+                 rope_scaling=dict(type="longrope", short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.0, 2.0, 4.0, 8.0])),
+    "yarn": dict(architectures=["Qwen2ForCausalLM"], hidden_act="silu", tie_word_embeddings=True,
+                 rope_scaling=dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16)),
+    "gemma2": dict(architectures=["Gemma2ForCausalLM"], hidden_activation="gelu_pytorch_tanh", head_dim=16, num_attention_heads=2,
+                   num_key_value_heads=1, sliding_window=3, query_pre_attn_scalar=9, attn_logit_softcapping=2.0,
+                   final_logit_softcapping=3.0),
+    "gemma3": dict(architectures=["Gemma3ForCausalLM"], hidden_activation="gelu_pytorch_tanh", head_dim=16, num_attention_heads=2,
+                   num_key_value_heads=1, sliding_window=3, query_pre_attn_scalar=9, rope_theta=100000.0, rope_local_base_freq=500.0,
+                   num_hidden_layers=3, layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                   rope_scaling=dict(rope_type="linear", factor=2.0)),
 }
-KINDS = {"llama": ["BF16", "F16"], "qwen2": ["BF16"], "qwen3": ["F32", "BF16"], "qwen3_moe": ["BF16"], "gemma": ["F16"]}
+KINDS = {"llama": ["BF16", "F16"], "qwen2": ["BF16"], "qwen3": ["F32", "BF16"], "qwen3_moe": ["BF16"], "gemma": ["F16"], "mistral": ["BF16"], "phi3": ["BF16"],
+         "yarn": ["BF16"], "gemma2": ["F16"], "gemma3": ["F16"]}
 
 
 def tensors_of(np, family, config, kinds, seed=3):
@@ -51,17 +65,25 @@ def tensors_of(np, family, config, kinds, seed=3):
     def vector(name, size, mean):
         made[name] = (kinds[-1], mean + 0.1 * random.standard_normal(size))
 
-    scale = 0.0 if family == "gemma" else 1.0  # Gemma's scales count from 1
+    gemma, has_branch_norms = family.startswith("gemma"), family in ("gemma2", "gemma3")
+    scale = 0.0 if gemma else 1.0  # Gemma's scales count from 1
     matrix("model.embed_tokens.weight", config["vocab_size"], hidden)
     for i in range(config["num_hidden_layers"]):
         layer = f"model.layers.{i}."
         vector(layer + "input_layernorm.weight", hidden, scale)
+        if has_branch_norms:
+            vector(layer + "pre_feedforward_layernorm.weight", hidden, scale)
+            vector(layer + "post_feedforward_layernorm.weight", hidden, scale)
+        if family == "phi3":
+            matrix(layer + "self_attn.qkv_proj.weight", (heads + 2 * kv_heads) * head, hidden)
         for part, rows in (("q", heads * head), ("k", kv_heads * head), ("v", kv_heads * head)):
+            if family == "phi3":
+                break
             matrix(f"{layer}self_attn.{part}_proj.weight", rows, hidden)
-            if family == "qwen2":
+            if config["architectures"] == ["Qwen2ForCausalLM"]:
                 vector(f"{layer}self_attn.{part}_proj.bias", rows, 0)
-            if family in ("qwen3", "qwen3_moe") and part != "v":
-                vector(f"{layer}self_attn.{part}_norm.weight", head, 1)
+            if family in ("qwen3", "qwen3_moe", "gemma3") and part != "v":
+                vector(f"{layer}self_attn.{part}_norm.weight", head, scale)
         matrix(layer + "self_attn.o_proj.weight", hidden, heads * head)
         vector(layer + "post_attention_layernorm.weight", hidden, scale)
         feed_forward = [(layer + "mlp.", ffn)]
@@ -69,11 +91,14 @@ def tensors_of(np, family, config, kinds, seed=3):
             matrix(layer + "mlp.gate.weight", config["num_experts"], hidden)
             feed_forward = [(f"{layer}mlp.experts.{e}.", config["moe_intermediate_size"]) for e in range(config["num_experts"])]
         for name, width in feed_forward:
-            matrix(name + "gate_proj.weight", width, hidden)
-            matrix(name + "up_proj.weight", width, hidden)
+            if family == "phi3":
+                matrix(name + "gate_up_proj.weight", 2 * width, hidden)
+            else:
+                matrix(name + "gate_proj.weight", width, hidden)
+                matrix(name + "up_proj.weight", width, hidden)
             matrix(name + "down_proj.weight", hidden, width)
     vector("model.norm.weight", hidden, scale)
-    if not config.get("tie_word_embeddings", family == "gemma"):
+    if not config.get("tie_word_embeddings", gemma):
         matrix("lm_head.weight", config["vocab_size"], hidden)
     return made
 
@@ -117,6 +142,7 @@ def write_seed(folder, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="only these networks (default: all)")
     parser.add_argument("--out", default=os.path.join(ROOT, "tests"),
                         help="the folder of graph/safetensors and fuzz/corpus/safetensors (default tests)")
     private_python.add_arguments(parser)
@@ -130,6 +156,8 @@ def main():
     out, seeds = os.path.join(args.out, "graph", "safetensors"), os.path.join(args.out, "fuzz", "corpus", "safetensors")
     os.makedirs(seeds, exist_ok=True)
     for family, own in NETWORKS.items():
+        if args.names and family not in args.names:
+            continue
         folder = os.path.join(out, family)
         write_network(np, folder, family, NORMAL | own, KINDS[family], 2 if family == "llama" else 1)
         tokens = np.random.default_rng(5).integers(0, 64, (1, LENGTH))

@@ -45,10 +45,14 @@ std::string_view name_of(Formula formula) {
 
 std::string values_of(Formula formula, const Shape& shape, double parameter, std::span<const float> factors) {
   const int64_t columns = shape.back();
-  CHECK(factors.empty() || static_cast<int64_t>(factors.size()) == columns / 2, "a factor for each pair of columns");
+  CHECK(factors.empty() || static_cast<int64_t>(factors.size()) == (formula == Formula::causal_mask ? 1 : columns / 2),
+        "a factor for each pair of columns, or the window of a mask");
   switch (formula) {
     case Formula::causal_mask:
-      return filled(shape, [&](int64_t row, int64_t column) { return column <= row ? 0 : parameter; });
+      return filled(shape, [&](int64_t row, int64_t column) {
+        const bool in_window = factors.empty() || static_cast<double>(row - column) < static_cast<double>(factors[0]);
+        return column <= row && in_window ? 0 : parameter;
+      });
     case Formula::rotary_cos:
       return filled(shape, [&](int64_t p, int64_t c) { return std::cos(angle(p, c, columns, parameter, factors)); });
     case Formula::rotary_sin:

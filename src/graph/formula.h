@@ -12,7 +12,7 @@
 namespace nlsplit::inline graph {
 
 enum class Formula : uint8_t {
-  // [rows, columns]: 0 where column <= row, the parameter elsewhere: no position sees a later one.
+  // [rows, columns]: 0 where column <= row and, given a factor, row - column < it; the parameter elsewhere.
   causal_mask,
   // [positions, …, d], the same for all axes between: cos and sin of p base^(-2 i / d) at position p and columns i and
   // i + d / 2, the parameter being the base (Su et al., "RoFormer: enhanced transformer with rotary position

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
+#include <utility>
 
 #include "base/hash.h"
 #include "base/text_reader.h"
@@ -67,11 +69,62 @@ void add_kind(LlamaSizes& sizes, const LlamaKind& kind) {
   sizes.biases = kind.biases;
   sizes.head_norms = kind.head_norms;
   sizes.gelu = kind.gelu;
+  sizes.branch_norms = kind.branch_norms;
+  sizes.window_period = kind.window_period;
   if (kind.scaled_embedding) sizes.embedding_scale = std::sqrt(static_cast<double>(sizes.hidden));
 }
 
+std::vector<float> factors_of(const Yarn& yarn, double base, int64_t head) {
+  const auto width = static_cast<double>(head);
+  // The pair that turns so many times in the original context.
+  const auto pair_of = [&](double turns) {
+    return width * std::log(static_cast<double>(yarn.original) / (turns * 2 * std::numbers::pi)) / (2 * std::log(base));
+  };
+  const double low = std::max(std::floor(pair_of(yarn.beta_fast)), 0.0);
+  double high = std::min(std::ceil(pair_of(yarn.beta_slow)), width - 1);
+  if (high <= low) high = low + 0.001;
+  std::vector<float> factors;
+  for (int64_t pair = 0; pair < head / 2; ++pair) {
+    const double stretched = std::clamp((static_cast<double>(pair) - low) / (high - low), 0.0, 1.0);
+    factors.push_back(static_cast<float>(1 / (stretched / yarn.factor + 1 - stretched)));
+  }
+  return factors;
+}
+
+double score_growth(const Yarn& yarn) {
+  const double of_one_side = yarn.factor <= 1 ? 1 : 0.1 * std::log(yarn.factor) + 1;
+  return of_one_side * of_one_side;
+}
+
+std::optional<FusedRows> fused_rows(std::string_view weight, const LlamaSizes& sizes, const LlamaKind& kind) {
+  if (!kind.fused) return std::nullopt;
+  const int64_t q = sizes.heads * sizes.head, kv = sizes.kv_heads * sizes.head;
+  const std::pair<std::string_view, FusedRows> known[] = {
+      {".self_attn.q_proj.weight", {true, 0, q, q + 2 * kv}},
+      {".self_attn.k_proj.weight", {true, q, kv, q + 2 * kv}},
+      {".self_attn.v_proj.weight", {true, q + kv, kv, q + 2 * kv}},
+      {".mlp.gate_proj.weight", {false, 0, sizes.ffn, 2 * sizes.ffn}},
+      {".mlp.up_proj.weight", {false, sizes.ffn, sizes.ffn, 2 * sizes.ffn}},
+  };
+  for (const auto& [ending, rows] : known) {
+    if (weight.ends_with(ending)) return rows;
+  }
+  return std::nullopt;
+}
+
+StoredTensor rows_of(const StoredTensor& tensor, const FusedRows& rows, std::string& name) {
+  name = fmt::format("{} rows {} to {}", tensor.name, rows.first, rows.first + rows.count);
+  StoredTensor part = tensor;
+  const size_t a_row = tensor.bytes.size / static_cast<size_t>(rows.all);
+  part.name = name;
+  part.shape[0] = rows.count;
+  part.bytes.offset += static_cast<size_t>(rows.first) * a_row;
+  part.bytes.size = static_cast<size_t>(rows.count) * a_row;
+  return part;
+}
+
 std::string misfit_of_layers(int64_t layers, size_t tensors) {
-  constexpr size_t least = 9, most = 10000;  // tensors of a layer; layers
+  constexpr size_t least = 6, most = 10000;  // tensors of a layer; layers
   if (layers <= static_cast<int64_t>(std::min(tensors / least, most))) return "";
   return fmt::format("{} layers; {} tensors do not make so many, or they are more than {}", layers, tensors, most);
 }

@@ -2,10 +2,12 @@
 // a prompt, what an architecture adds to the llama family, and tensors of mapped files as weights.
 #pragma once
 
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "graph/ggml.h"
 #include "graph/weights.h"
@@ -40,8 +42,28 @@ Result<PromptModel> split_prompt_model(std::string_view model, size_t question, 
 // How an architecture differs from Llama.
 struct LlamaKind {
   bool biases = false, head_norms = false, gelu = false, scaled_embedding = false, experts = false;
+  bool branch_norms = false;
+  bool fused = false;  // queries, keys and values are the rows of one matrix, and so are gate and up: Phi-3
+  int64_t window_period = 0;
 };
 void add_kind(LlamaSizes& sizes, const LlamaKind& kind);  // `hidden` stands already
+
+// YaRN (Peng et al., "YaRN: efficient context window extension of large language models", ICLR 2024): waves that turn
+// more than beta_fast times in the original context stay, those below beta_slow are stretched by `factor`, and between
+// them it goes from one to the other. What each pair's angle is divided by; by what scores grow besides.
+struct Yarn {
+  double factor = 1, beta_fast = 32, beta_slow = 1;
+  int64_t original = 0;  // positions
+};
+std::vector<float> factors_of(const Yarn& yarn, double base, int64_t head);
+double score_growth(const Yarn& yarn);
+
+// The rows of a fused matrix that the graph's weight is; none: the weight has a tensor of its own.
+struct FusedRows {
+  bool of_attention = false;  // else of gate and up
+  int64_t first = 0, count = 0, all = 0;
+};
+std::optional<FusedRows> fused_rows(std::string_view weight, const LlamaSizes& sizes, const LlamaKind& kind);
 
 // What is wrong with so many layers of a file with so many tensors: "2 layers; 11 tensors do not make so many, …".
 // Empty: nothing.
@@ -60,6 +82,8 @@ struct StoredTensor {
   Shape shape;
   MappedBytes bytes;
 };
+// Rows of it, which is a matrix. `name` keeps what they are called.
+StoredTensor rows_of(const StoredTensor& tensor, const FusedRows& rows, std::string& name);
 // The type of a matrix in the graph, or of the matrices of experts, if they stay as they are stored: a type that Linear
 // reads. Else f32.
 DType stored_type_of(FileWeights weights, GgmlType type, const Shape& shape);

@@ -351,6 +351,8 @@ std::vector<ContentId> WeightStore::formulas() const {
 std::optional<WeightStore::FormulaRecipe> WeightStore::formula_of(ContentId id) const {
   const auto found = entries_.find(id.value);
   if (found == entries_.end() || found->second.kind != Entry::Kind::formula) return std::nullopt;
+  // Formula and parameter say all but a mask's window.
+  if (found->second.formula == Formula::causal_mask && !found->second.raw.empty()) return std::nullopt;
   return FormulaRecipe{found->second.formula, found->second.a};
 }
 

@@ -374,7 +374,7 @@ ComputeDesc over_a_cache() {
   ComputeDesc desc;
   desc.kernel = {KernelName::cached_attention, Isa::v3};
   desc.op = Op::CachedAttention;
-  desc.attrs = {{"causal", int64_t{1}}, {"scale", 0.5}};
+  desc.attrs = {{"causal", int64_t{1}}, {"scale", 0.5}, {"softcap", 0.0}, {"window", int64_t{0}}};
   desc.inputs = {
       {DType::f32, {1, 2, 1, 8}}, {DType::f32, {1, 2, 100, 8}}, {DType::f32, {1, 2, 100, 8}}, {DType::i64, {1}}};
   desc.outputs = info(desc.op).infer(desc.inputs, desc.attrs).value();

@@ -6,9 +6,11 @@
 #include <numeric>
 
 #include "graph/elements.h"
+#include "graph/gguf/import.h"
 #include "graph/passes/passes.h"
 #include "graph/reference/evaluate.h"
 #include "graph/zoo/zoo.h"
+#include "testing/paths.h"
 #include "testing/value_of.h"
 
 namespace nlsplit::testing {
@@ -90,6 +92,35 @@ TEST(GoingOn, InChunksAndThenByTokens) {
     expect_best_of(logits_behind(text), made);
   }
 }
+
+// Windows, two bases of rotation, soft caps and factors over caches, token by token and in chunks: of files with random
+// weights, against one pass over all tokens, which gguf_import_test.cc holds against the definition.
+class GoingOnFromAFile : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(GoingOnFromAFile, IsOnePass) {
+  const std::string file = fmt::format("{}/tests/graph/gguf/{}.gguf", NLS_SOURCE_DIR, GetParam());
+  const auto model_of = [&](const std::string& sizes) { return value_of(import_gguf(file + "?weights=f32&" + sizes)); };
+  const auto behind = [&](size_t count) {
+    const Model whole = model_of(fmt::format("length={}", count));
+    const std::vector<int64_t> tokens(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(count));
+    const Tensor logits =
+        value_of(evaluate(whole.graph, whole.weights, {integers({1, static_cast<int64_t>(count)}, tokens)}))[0];
+    return std::vector<float>(logits.values.end() - whole.graph.value(whole.graph.outputs[0]).type.shape[2],
+                              logits.values.end());
+  };
+  for (const int64_t chunk : {1, 4}) {
+    const Model model = model_of(fmt::format("length={}&context={}&candidates={}", chunk, context, candidates));
+    States states;
+    for (int64_t begin = 0; begin + chunk <= std::ssize(text); begin += chunk) {
+      SCOPED_TRACE(begin);
+      const auto first = text.begin() + begin;
+      expect_best_of(behind(static_cast<size_t>(begin + chunk)), go_on(model, states, begin, {first, first + chunk}));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, GoingOnFromAFile, ::testing::Values("mistral", "gemma2", "gemma3"),
+                         [](const auto& kind) { return std::string(kind.param); });
 
 // Halves: the states are f16, and what is read of them is what was kept, rounded once.
 TEST(GoingOn, KeepsHalvesWhereTheyAreAskedFor) {

@@ -32,7 +32,7 @@ TEST_P(GgufNetwork, ComputesWhatItsDefinitionSays) {
   const NpyRaw tokens = value_of(read_npy_raw(gguf_folder + name + "_input.npy"));
   const NpyArray expected = value_of(read_npy(gguf_folder + name + "_output.npy"));
   Model model = value_of(import_gguf(gguf_folder + name + ".gguf?length=" + std::to_string(tokens.shape[1])));
-  EXPECT_EQ(model.graph.name, name);
+  EXPECT_EQ(model.graph.name, name == "mistral" ? "llama" : name == "yarn" ? "qwen2" : name);
   EXPECT_TRUE(verify(model.graph).ok());
   EXPECT_EQ(value_of(parse_graph(to_string(model.graph), "again")), model.graph);
   const std::vector<Tensor> inputs = {tensor_of({DType::i64, tokens.shape}, tokens.raw)};
@@ -60,7 +60,9 @@ TEST_P(GgufNetwork, ComputesTheSameInF32) {
   for (size_t i = 0; i < expected.values.size(); ++i) EXPECT_NEAR(made.values[i], expected.values[i], 2e-5) << i;
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, GgufNetwork, ::testing::Values("llama", "qwen2", "qwen3", "qwen3moe", "gemma"),
+INSTANTIATE_TEST_SUITE_P(Of, GgufNetwork,
+                         ::testing::Values("llama", "qwen2", "qwen3", "qwen3moe", "gemma", "gemma2", "gemma3", "phi3",
+                                           "mistral", "yarn"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(GgufImport, ReadsNoWeightBeforeItIsAskedFor) {
@@ -194,7 +196,7 @@ TEST(GgufImport, SaysWhatItCannotCompute) {
   const std::vector<GgufRefusal> refusals = {
       {[](TinyLlama& t) { t.architecture = "mamba"; },
        "general.architecture at offset 56: the architecture \"mamba\" is not known; those that are: llama, qwen2, "
-       "qwen3, qwen3moe, gemma"},
+       "qwen3, qwen3moe, phi3, gemma, gemma2, gemma3"},
       {[](TinyLlama& t) { t.layers = 2; }, "llama.block_count at offset 98: 2 layers; 11 tensors do not make so many"},
       {[](TinyLlama& t) { t.layers = 0; }, "0 is not from 1 to 16777216"},
       {[](TinyLlama& t) { t.hidden = 4000000000; },
@@ -226,8 +228,23 @@ TEST(GgufImport, SaysWhatItCannotCompute) {
          f.tensor("output.weight", {8, 15}, 0, zero_floats(120));
        }),
        "tensor output.weight: it is [15, 8]; by the metadata it would be [16, 8]"},
+      {with([](GgufBytes& f) { f.text("llama.rope.scaling.type", "odd"); }),
+       "llama.rope.scaling.type at offset 393: scaling \"odd\" of positions; none, linear, yarn and longrope are "
+       "known"},
       {with([](GgufBytes& f) { f.text("llama.rope.scaling.type", "yarn"); }),
-       "llama.rope.scaling.type at offset 393: scaling \"yarn\" of positions; none and linear are known"},
+       "llama.rope.scaling.original_context_length: it is missing"},
+      {with([](GgufBytes& f) { f.text("llama.rope.scaling.type", "yarn").real("llama.rope.scaling.factor", 0.5f); }),
+       "it is 0.5"},
+      {with([](GgufBytes& f) {
+         f.text("llama.rope.scaling.type", "yarn").integer("llama.rope.scaling.original_context_length", 16);
+         f.real("llama.rope.scaling.yarn_ext_factor", 1);
+       }),
+       "it is not known beside YaRN"},
+      {with([](GgufBytes& f) {
+         f.text("llama.rope.scaling.type", "longrope").integer("llama.rope.scaling.original_context_length", 16);
+       }),
+       "tensor rope_factors_short.weight: it is missing"},
+      {with([](GgufBytes& f) { f.real("llama.attn_logit_softcapping", -1); }), "it is -1"},
       {with([](GgufBytes& f) { f.real("llama.rope.scaling.factor", 0); }),
        "llama.rope.scaling.factor at offset 395: it is 0"},
       {with([](GgufBytes& f) { f.real("llama.rope.freq_base", 0.5f); }),
@@ -240,12 +257,16 @@ TEST(GgufImport, SaysWhatItCannotCompute) {
        "tensor rope_freqs.weight: its element 0 is 0"},
       {with([](GgufBytes& f) { f.integer("llama.expert_count", 8); }),
        "llama.expert_count at offset 388: 8, and 0 is all that is known here"},
-      {with([](GgufBytes& f) { f.integer("llama.attention.sliding_window", 4); }), "4, less than 5 positions"},
+      {with([](GgufBytes& f) { f.value("llama.attention.sliding_window", 5, little(int32_t{-1})); }),
+       "-1 is not from 0, none, to 16777216"},
       {with([](GgufBytes& f) { f.value("llama.attention.causal", 7, std::string(1, '\0')); }),
        "attention to later tokens"},
       {with([](GgufBytes& f) { f.real("llama.attention.scale", 1); }), "this scale is not known"},
-      {with([](GgufBytes& f) { f.value("split.count", 2, little(uint16_t{3})); }),
-       "it is one of 3 files; llama-gguf-split --merge joins them"},
+      {with([](GgufBytes& f) { f.integer("split.count", 3).integer("split.no", 0); }),
+       "split.count at offset 381: it is one of 3 files, and its name does not end in -00001-of-00003.gguf"},
+      {with([](GgufBytes& f) { f.integer("split.count", 3).integer("split.no", 1); }),
+       "it is part 2 of 3; give the first"},
+      {with([](GgufBytes& f) { f.integer("split.count", 3); }), "split.no: it is missing"},
   };
   for (const GgufRefusal& refusal : refusals) {
     TinyLlama tiny;
@@ -263,10 +284,53 @@ TEST(GgufImport, TakesNoOptionThatChangesNothing) {
   tiny.more = [](GgufBytes& f) {
     f.text("llama.rope.scaling.type", "none")
         .integer("llama.expert_count", 0)
-        .integer("llama.attention.sliding_window", 64);
+        .integer("llama.attention.sliding_window", 0);
     f.value("llama.attention.causal", 7, "\x01").value("split.count", 2, little(uint16_t{1}));
   };
   EXPECT_TRUE(import_gguf(tiny.write() + "?length=5").ok());
+}
+
+// A network in two files is the one that was in one file.
+TEST(GgufImport, ReadsModelsInSeveralFiles) {
+  const GgufFile whole = value_of(read_gguf(gguf_folder + "qwen3.gguf"));
+  const std::string all = value_of(read_file(gguf_folder + "qwen3.gguf"));
+  const auto part = [&](uint16_t number, uint16_t count) {
+    GgufBytes file;
+    if (number == 0) {
+      for (const auto& [key, value] : whole.metadata) {
+        if (value.is_array) continue;
+        file.value(key, static_cast<uint32_t>(value.kind),
+                   value.kind == GgufKind::text ? gguf_text(value.bytes) : std::string(value.bytes));
+      }
+    }
+    file.value("split.no", 2, little(number)).value("split.count", 2, little(count));
+    size_t at = 0;
+    for (const auto& [name, tensor] : whole.tensors) {
+      if (at++ % 2 != number) continue;
+      std::vector<uint64_t> extents(tensor.shape.rbegin(), tensor.shape.rend());
+      file.tensor(name, extents, static_cast<uint32_t>(tensor.type), all.substr(tensor.offset, tensor.bytes));
+    }
+    return file;
+  };
+  const std::string path = part(0, 2).write("parts-00001-of-00002.gguf");
+  EXPECT_THAT(import_gguf(path + "?length=7").error().message, HasSubstr("parts-00002-of-00002.gguf"));
+  part(1, 2).write("parts-00002-of-00002.gguf");
+  const NpyRaw tokens = value_of(read_npy_raw(gguf_folder + "qwen3_input.npy"));
+  const NpyArray expected = value_of(read_npy(gguf_folder + "qwen3_output.npy"));
+  const Model model = value_of(import_gguf(path + "?length=7"));
+  const Tensor made =
+      value_of(evaluate(model.graph, model.weights, std::vector{tensor_of({DType::i64, tokens.shape}, tokens.raw)}))[0];
+  for (size_t i = 0; i < expected.values.size(); ++i) EXPECT_NEAR(made.values[i], expected.values[i], 2e-5) << i;
+
+  const auto error = [&](const GgufBytes& second) {
+    second.write("parts-00002-of-00002.gguf");
+    return import_gguf(path + "?length=7").error().message;
+  };
+  EXPECT_THAT(error(part(0, 2)), HasSubstr("split.no at offset"));
+  EXPECT_THAT(error(part(1, 3)), HasSubstr("it is 3; by its name it would be 2"));
+  GgufBytes twice = part(1, 2);
+  twice.tensor(whole.tensors.begin()->first, {1}, 0, std::string(4, '\0'));
+  EXPECT_THAT(error(twice), HasSubstr("another part has it too"));
 }
 
 TEST(GgufImport, TheLengthIsTheUsers) {

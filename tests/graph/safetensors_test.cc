@@ -118,7 +118,7 @@ TEST_P(SafetensorsNetwork, ComputesWhatItsDefinitionSays) {
   const NpyRaw tokens = value_of(read_npy_raw(safe_folder + name + "_input.npy"));
   const NpyArray expected = value_of(read_npy(safe_folder + name + "_output.npy"));
   Model model = value_of(import_safetensors(safe_folder + name + "?length=" + std::to_string(tokens.shape[1])));
-  EXPECT_EQ(model.graph.name, name);
+  EXPECT_EQ(model.graph.name, name == "yarn" ? "qwen2" : name == "gemma3" ? "gemma3_text" : name);
   EXPECT_TRUE(verify(model.graph).ok());
   EXPECT_LE(model.weights.stored_bytes(), bytes(1024)) << "weights are read when they are asked for";
   const std::vector<Tensor> inputs = {tensor_of({DType::i64, tokens.shape}, tokens.raw)};
@@ -132,7 +132,9 @@ TEST_P(SafetensorsNetwork, ComputesWhatItsDefinitionSays) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, SafetensorsNetwork, ::testing::Values("llama", "qwen2", "qwen3", "qwen3_moe", "gemma"),
+INSTANTIATE_TEST_SUITE_P(Of, SafetensorsNetwork,
+                         ::testing::Values("llama", "qwen2", "qwen3", "qwen3_moe", "gemma", "mistral", "phi3", "yarn",
+                                           "gemma2", "gemma3"),
                          [](const auto& info) { return std::string(info.param); });
 
 // A llama of one layer, 2 heads of 4 and 16 tokens, all of it zero.
@@ -199,7 +201,8 @@ TEST(SafetensorsImport, SaysWhatItCannotCompute) {
   const std::vector<SafeRefusal> refusals = {
       {key("architectures", {"MambaForCausalLM"}),
        "config.json: /architectures: the architecture \"MambaForCausalLM\" is not known; those that are: "
-       "LlamaForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, Qwen3MoeForCausalLM, GemmaForCausalLM"},
+       "LlamaForCausalLM, MistralForCausalLM, Phi3ForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, "
+       "Qwen3MoeForCausalLM, GemmaForCausalLM, Gemma2ForCausalLM, Gemma3ForCausalLM"},
       {without("architectures"), "config.json: /architectures: null is no list"},
       {key("architectures", json::array()), "/architectures: [] is not one architecture"},
       {key("num_hidden_layers", 2), "/num_hidden_layers: 2 layers; 11 tensors do not make so many"},
@@ -215,8 +218,15 @@ TEST(SafetensorsImport, SaysWhatItCannotCompute) {
       {key("max_position_embeddings", 4), "/max_position_embeddings: 4, less than the 5 positions wanted"},
       {key("rms_norm_eps", -1), "/rms_norm_eps: -1 is not from 0 to 1"},
       {key("rope_theta", 0.5), "/rope_theta: 0.5 is below 1"},
-      {rope({{"rope_type", "yarn"}, {"factor", 4}}),
-       "/rope_scaling/rope_type: scaling \"yarn\" of positions; default, linear and llama3 are known"},
+      {rope({{"rope_type", "dynamic"}, {"factor", 4}}),
+       "/rope_scaling/rope_type: scaling \"dynamic\" of positions; default, linear, llama3, yarn and longrope are "
+       "known"},
+      {rope({{"rope_type", "yarn"}, {"factor", 0.5}}), "/rope_scaling/factor: 0.5 is below 1"},
+      {rope({{"rope_type", "yarn"}, {"factor", 4}}), "/original_max_position_embeddings: null is no"},
+      {rope({{"rope_type", "yarn"}, {"factor", 4}, {"mscale", 1}}),
+       "/rope_scaling/mscale: it is not known beside yarn"},
+      {rope({{"rope_type", "longrope"}, {"short_factor", {1}}, {"original_max_position_embeddings", 16}}),
+       "/rope_scaling/short_factor: 1 factors of 2 pairs"},
       {rope({{"type", "linear"}, {"factor", 0}}), "/rope_scaling/factor: 0 is not above 0"},
       {rope({{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 4}}),
        "/rope_scaling/high_freq_factor: 4 is not above 4"},
@@ -232,6 +242,16 @@ TEST(SafetensorsImport, SaysWhatItCannotCompute) {
          t.config["sliding_window"] = 4;
        },
        "/sliding_window: 4, less than 5 positions"},
+      {[](TinyFolder& t) {
+         t.config["architectures"] = {"MistralForCausalLM"};
+         t.config["sliding_window"] = 0;
+       },
+       "/sliding_window: 0 is not from 1"},
+      {[](TinyFolder& t) {
+         t.config["sliding_window"] = 4;
+         t.config["layer_types"] = {"sliding_attention", "full_attention"};
+       },
+       "/layer_types: 2 types of 1 layers"},
       {key("layer_types", {"linear_attention"}), "/layer_types/0: layers of type \"linear_attention\" are not known"},
       {key("tie_word_embeddings", false), "model.safetensors: tensor lm_head.weight: it is missing"},
       {key("architectures", {"Qwen2ForCausalLM"}), "tensor model.layers.0.self_attn.q_proj.bias: it is missing"},

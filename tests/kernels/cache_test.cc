@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "graph/elements.h"
 #include "kernels/cpu.h"
@@ -127,12 +130,71 @@ TEST(ScatterInPlace, IsForProgramsThatNameIt) {
   EXPECT_EQ(work_of(desc, values).bytes_read.value(), 3 * 3 * 8 * 4 + 2 * 2 * 8);
 }
 
+Attrs seeing(double scale, int64_t causal = 1, double softcap = 0, int64_t window = 0) {
+  return {{"causal", causal}, {"scale", scale}, {"softcap", softcap}, {"window", window}};
+}
+
+// A window is attention over the last keys alone; a softcap bends scores.
+TEST(CachedAttention, SeesItsWindow) {
+  const int64_t keys = 9, window = 4, length = 8;
+  const Tensor q = random_tensor({DType::f32, {1, 2, 1, 8}}, 1), k = random_tensor({DType::f32, {1, 1, keys, 8}}, 2),
+               v = random_tensor({DType::f32, {1, 1, keys, 5}}, 3);
+  const auto last = [&](const Tensor& from) {
+    const int64_t size = from.type.shape[3];
+    Tensor some{{DType::f32, {1, 1, window, size}}, {}};
+    const auto end = from.values.begin() + length * size;
+    some.values.assign(end - window * size, end);
+    return some;
+  };
+  const std::vector<Tensor> inputs{q, k, v, whole({1}, {length})}, alone{q, last(k), last(v), whole({1}, {window})};
+  for (const double softcap : {0.0, 0.3}) {
+    const auto made = [&](const std::vector<Tensor>& of, int64_t sees) {
+      return run_reference(desc_of(Op::CachedAttention, seeing(0.5, 1, softcap, sees), of), pointers(of))[0];
+    };
+    expect_close(made(inputs, window), made(alone, 0), {1e-6, 1e-6});
+  }
+  // One key: its value, whatever the score. Two: shares by c tanh(s / c), here of scores far beyond the cap.
+  const Tensor one =
+      tensor_of({DType::f32, {1, 1, 1, 1}}, raw_of(DType::f32, std::span<const double>(std::array{1.0})));
+  const Tensor two =
+      tensor_of({DType::f32, {1, 1, 2, 1}}, raw_of(DType::f32, std::span<const double>(std::array{1e6, -1e6})));
+  const std::vector<Tensor> bent{one, two, two, whole({1}, {2})};
+  const Tensor shares = run_reference(desc_of(Op::CachedAttention, seeing(1, 1, 0.5), bent), pointers(bent))[0];
+  const double high = std::exp(0.5) / (std::exp(0.5) + std::exp(-0.5));
+  EXPECT_NEAR(shares.values[0], (2 * high - 1) * 1e6, 1);
+}
+
+TEST(CachedAttention, CostsItsWindow) {
+  const std::vector<Tensor> inputs{random_tensor({DType::f32, {1, 4, 3, 8}}, 1),
+                                   random_tensor({DType::f32, {1, 2, 500, 8}}, 2),
+                                   random_tensor({DType::f32, {1, 2, 500, 8}}, 3), whole({1}, {400})};
+  const std::vector<std::vector<int64_t>> at_400{{}, {}, {}, {400}}, at_3{{}, {}, {}, {3}};
+  const ComputeDesc all = desc_of(Op::CachedAttention, seeing(0.5), inputs),
+                    some = desc_of(Op::CachedAttention, seeing(0.5, 1, 0, 100), inputs);
+  // Three queries see 100 keys each, 102 together; so early in the sequence the window hides nothing.
+  EXPECT_EQ(work_of(some, at_400).bytes_read.value(), work_of(all, at_400).bytes_read.value() - 298 * 2 * 16 * 4);
+  EXPECT_EQ(work_of(some, at_400).flops.value(), 4 * 300 * (2 * 16 + 6));
+  EXPECT_EQ(work_of(some, at_3).flops.value(), work_of(all, at_3).flops.value());
+  EXPECT_EQ(work_of(some, at_3).bytes_read.value(), work_of(all, at_3).bytes_read.value());
+}
+
+TEST(CachedAttention, RefusesWindowsThatMakeNoSense) {
+  const std::vector<TensorType> types{
+      {DType::f32, {1, 1, 1, 8}}, {DType::f32, {1, 1, 4, 8}}, {DType::f32, {1, 1, 4, 8}}, {DType::i64, {1}}};
+  const auto fine = [&](const Attrs& attrs) { return info(Op::CachedAttention).infer(types, attrs).ok(); };
+  EXPECT_TRUE(fine(seeing(1, 1, 2, 3)));
+  EXPECT_FALSE(fine(seeing(1, 1, 0, -1)));
+  EXPECT_FALSE(fine(seeing(1, 0, 0, 3))) << "not causal";
+  EXPECT_FALSE(fine(seeing(1, 1, -2)));
+  EXPECT_FALSE(fine(seeing(1, 1, std::numeric_limits<double>::quiet_NaN())));
+}
+
 // Of a sample whose length is n, attention over the first n keys; of one whose length is 0, zeros.
 TEST(CachedAttention, IsAttentionOverWhatIsThere) {
   const Tensor q = random_tensor({DType::f32, {3, 4, 2, 8}}, 1), k = random_tensor({DType::f32, {3, 2, 9, 8}}, 2),
                v = random_tensor({DType::f32, {3, 2, 9, 5}}, 3), lengths = whole({3}, {9, 4, 0});
   for (const int64_t causal : {0, 1}) {
-    const Attrs attrs{{"causal", causal}, {"scale", 0.5}};
+    const Attrs attrs = seeing(0.5, causal), of_all{{"causal", causal}, {"scale", 0.5}};
     const std::vector<Tensor> inputs{q, k, v, lengths};
     const ComputeDesc desc = desc_of(Op::CachedAttention, attrs, inputs);
     const Tensor made = run_reference(desc, pointers(inputs))[0];
@@ -153,7 +215,7 @@ TEST(CachedAttention, IsAttentionOverWhatIsThere) {
         continue;
       }
       const std::vector<Tensor> alone{part(q, 2), part(k, length), part(v, length)};
-      expect_close(result, run_reference(desc_of(Op::Attention, attrs, alone), pointers(alone))[0], {1e-6, 1e-6});
+      expect_close(result, run_reference(desc_of(Op::Attention, of_all, alone), pointers(alone))[0], {1e-6, 1e-6});
     }
   }
 }
@@ -178,7 +240,7 @@ TEST(PagedAttention, HasTheBitsOfACacheInOnePiece) {
                   ((pages[static_cast<size_t>(b * count + key / page)] * kv_heads + h) * page + key % page) * size);
     return pool;
   };
-  const Attrs attrs{{"causal", int64_t{1}}, {"scale", 0.25}};
+  const Attrs attrs = seeing(0.25);
   const std::vector<Tensor> plain{q, k, v, lengths},
       in_pages{q, paged(k), paged(v), lengths, whole({batch, count}, pages)};
   ComputeDesc one = desc_of(Op::CachedAttention, attrs, plain), many = desc_of(Op::PagedAttention, attrs, in_pages);
@@ -206,7 +268,7 @@ TEST(CachedAttention, HalvesAreTheirNumbers) {
       };
       const Tensor k = halves(random_tensor({DType::f32, {2, 2, keys, size}}, 2)),
                    v = halves(random_tensor({DType::f32, {2, 2, keys, value_size}}, 3));
-      const Attrs attrs{{"causal", int64_t{1}}, {"scale", 0.25}};
+      const Attrs attrs = seeing(0.25);
       const std::vector<Tensor> kept{q, k, v, lengths}, wide{q, floats(k), floats(v), lengths};
       ComputeDesc own = desc_of(Op::CachedAttention, attrs, kept),
                   of_floats = desc_of(Op::CachedAttention, attrs, wide);
@@ -224,9 +286,7 @@ TEST(CachedAttention, HalvesAreTheirNumbers) {
   const std::vector<Tensor> other{random_tensor({DType::f32, {1, 1, 1, 8}}, 1),
                                   any_tensor({DType::bf16, {1, 1, 4, 8}}, 2),
                                   any_tensor({DType::bf16, {1, 1, 4, 8}}, 3), whole({1}, {4})};
-  EXPECT_EQ(choose_kernel(desc_of(Op::CachedAttention, {{"causal", int64_t{1}}, {"scale", 0.5}}, other), Isa::v3)
-                .value()
-                .name,
+  EXPECT_EQ(choose_kernel(desc_of(Op::CachedAttention, seeing(0.5), other), Isa::v3).value().name,
             KernelName::reference);
 }
 
@@ -236,27 +296,29 @@ TEST(CachedAttention, BitsDependOnNoOtherQuery) {
   const Tensor q = random_tensor({DType::f32, {1, 4, queries, size}}, 1),
                k = random_tensor({DType::f32, {1, 2, keys, size}}, 2),
                v = random_tensor({DType::f32, {1, 2, keys, size}}, 3);
-  const Attrs attrs{{"causal", int64_t{1}}, {"scale", 0.25}};
-  for (const Isa isa : supported_levels()) {
-    const KernelLibrary library = KernelLibrary::load(isa).value();
-    const auto run = [&](const Tensor& some, int64_t length) {
-      const std::vector<Tensor> inputs{some, k, v, whole({1}, {length})};
-      ComputeDesc desc = desc_of(Op::CachedAttention, attrs, inputs);
-      desc.kernel = choose_kernel(desc, isa).value();
-      return run_kernel(library, desc, pointers(inputs))[0];
-    };
-    const auto part = [&](const Tensor& from, int64_t begin, int64_t count) {
-      Tensor some{{DType::f32, {1, 4, count, size}}, {}};
-      for (int64_t head = 0; head < 4; ++head) {
-        const auto at = from.values.begin() + (head * queries + begin) * size;
-        some.values.insert(some.values.end(), at, at + count * size);
+  for (const int64_t window : {0, 70}) {
+    const Attrs attrs = seeing(0.25, 1, window == 0 ? 0 : 2.5, window);
+    for (const Isa isa : supported_levels()) {
+      const KernelLibrary library = KernelLibrary::load(isa).value();
+      const auto run = [&](const Tensor& some, int64_t length) {
+        const std::vector<Tensor> inputs{some, k, v, whole({1}, {length})};
+        ComputeDesc desc = desc_of(Op::CachedAttention, attrs, inputs);
+        desc.kernel = choose_kernel(desc, isa).value();
+        return run_kernel(library, desc, pointers(inputs))[0];
+      };
+      const auto part = [&](const Tensor& from, int64_t begin, int64_t count) {
+        Tensor some{{DType::f32, {1, 4, count, size}}, {}};
+        for (int64_t head = 0; head < 4; ++head) {
+          const auto at = from.values.begin() + (head * queries + begin) * size;
+          some.values.insert(some.values.end(), at, at + count * size);
+        }
+        return some;
+      };
+      const Tensor all = run(q, 290);
+      for (const int64_t chunk : {1, 3, 8, 20}) {
+        for (int64_t begin = 0; begin + chunk <= queries; begin += chunk)
+          expect_same_bits(run(part(q, begin, chunk), 290 - queries + begin + chunk), part(all, begin, chunk));
       }
-      return some;
-    };
-    const Tensor all = run(q, 290);
-    for (const int64_t chunk : {1, 3, 8, 20}) {
-      for (int64_t begin = 0; begin + chunk <= queries; begin += chunk)
-        expect_same_bits(run(part(q, begin, chunk), 290 - queries + begin + chunk), part(all, begin, chunk));
     }
   }
 }
@@ -265,7 +327,7 @@ TEST(CachedAttention, CostsWhatIsThere) {
   const std::vector<Tensor> inputs{random_tensor({DType::f32, {2, 4, 1, 8}}, 1),
                                    random_tensor({DType::f32, {2, 2, 100, 8}}, 2),
                                    random_tensor({DType::f32, {2, 2, 100, 16}}, 3), whole({2}, {0, 0})};
-  const ComputeDesc desc = desc_of(Op::CachedAttention, {{"causal", int64_t{1}}, {"scale", 0.5}}, inputs);
+  const ComputeDesc desc = desc_of(Op::CachedAttention, seeing(0.5), inputs);
   const auto work = [&](std::vector<int64_t> lengths) {
     const std::vector<std::vector<int64_t>> values{{}, {}, {}, std::move(lengths)};
     return work_of(desc, values);

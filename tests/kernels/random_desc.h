@@ -264,6 +264,9 @@ class RandomDesc {
   void cached(bool paged) {
     attention();
     const int64_t batch = desc_.inputs[0].shape[0], keys = desc_.inputs[1].shape[2];
+    const bool windowed = attr_int(desc_.attrs, "causal") != 0 && chance(0.5);
+    set_attr(desc_.attrs, "softcap", chance(0.3) ? 1.5 : 0.0);
+    set_attr(desc_.attrs, "window", windowed ? pick({1, 5, 40, 200}) : int64_t{0});
     const TensorType lengths{chance(0.5) ? DType::i64 : DType::i32, {batch}};
     if (!paged) {
       desc_.inputs.insert(desc_.inputs.begin() + 3, lengths);

@@ -42,7 +42,7 @@ device B cpu host b isa v2 memory 65536
     begin = pack(length) axis 0 begin 1 end 2
     keys = TensorScatter(keys, k, begin) {axis=-2, mode="linear"} kernel scatter_in_place_v2
     lengths = Cast(begin) {to="i32"} kernel generated_v2
-    y = CachedAttention(q, keys, keys, lengths) {causal=0, scale=1.0} kernel cached_attention_v2
+    y = CachedAttention(q, keys, keys, lengths) {causal=0, scale=1.0, softcap=0.0, window=0} kernel cached_attention_v2
   order
     S.-
 )";

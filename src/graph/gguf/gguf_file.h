@@ -37,6 +37,7 @@ struct GgufTensor {
   Shape shape;        // row-major: blocks lie along the last axis, which is the file's first extent
   size_t offset = 0;  // in the file
   size_t bytes = 0;   // which may end behind a file that is cut off
+  size_t part = 0;    // of a model in several files: which one has it (graph/gguf/gguf_parts.h)
 };
 
 struct GgufFile {
@@ -45,7 +46,9 @@ struct GgufFile {
   uint64_t header_hash = 0;  // of all before the tensors' bytes
   std::map<std::string_view, GgufValue> metadata;
   std::map<std::string_view, GgufTensor> tensors;
+  std::vector<GgufFile> others;  // the parts behind the first
 
+  const GgufFile& part_of(const GgufTensor& tensor) const { return tensor.part == 0 ? *this : others[tensor.part - 1]; }
   const GgufTensor* tensor(std::string_view name) const;  // nullptr: there is none
   const GgufValue* find(std::string_view key) const;
 

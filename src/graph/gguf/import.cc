@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "base/text_reader.h"
-#include "graph/gguf/gguf_file.h"
+#include "graph/gguf/gguf_parts.h"
 #include "graph/llama_file.h"
 
 namespace nlsplit::inline graph {
@@ -27,7 +27,13 @@ constexpr std::array architectures = {
     Architecture{.name = "qwen2", .kind = {.biases = true}},
     Architecture{.name = "qwen3", .kind = {.head_norms = true}},
     Architecture{.name = "qwen3moe", .kind = {.head_norms = true, .experts = true}},
+    Architecture{.name = "phi3", .kind = {.fused = true}},
     Architecture{.name = "gemma", .kind = {.gelu = true, .scaled_embedding = true}},
+    Architecture{.name = "gemma2",
+                 .kind = {.gelu = true, .scaled_embedding = true, .branch_norms = true, .window_period = 2}},
+    Architecture{
+        .name = "gemma3",
+        .kind = {.head_norms = true, .gelu = true, .scaled_embedding = true, .branch_norms = true, .window_period = 6}},
 };
 
 Result<Architecture> architecture_of(const GgufFile& file) {
@@ -71,15 +77,6 @@ class Sizes {
   std::string_view architecture_;
 };
 
-// Of several files each has some of the tensors.
-Status refuse_part(const GgufFile& file) {
-  constexpr std::string_view key = "split.count";
-  if (file.find(key) == nullptr) return ok_status();
-  ASSIGN_OR_RETURN(const int64_t count, file.integer(key));
-  if (count <= 1) return ok_status();
-  return file.error(key, fmt::format("it is one of {} files; llama-gguf-split --merge joins them", count));
-}
-
 // What files may say that the graph does not have. Ignored it would change the results.
 Status refuse_options(const GgufFile& file, const Sizes& sizes, const LlamaSizes& llama) {
   constexpr int64_t softmax = 1;  // of llama.cpp's gating functions
@@ -92,10 +89,6 @@ Status refuse_options(const GgufFile& file, const Sizes& sizes, const LlamaSizes
     ASSIGN_OR_RETURN(const int64_t is, file.integer(sizes.key(own)));
     if (is != value) return sizes.error(own, fmt::format("{}, and {} is all that is known here", is, value));
   }
-  const int64_t positions = std::max(llama.length, llama.context);
-  ASSIGN_OR_RETURN(const int64_t window, sizes.size("attention.sliding_window", positions));
-  if (window < positions)
-    return sizes.error("attention.sliding_window", fmt::format("{}, less than {} positions", window, positions));
   if (sizes.has("attention.causal")) {
     ASSIGN_OR_RETURN(const bool causal, file.boolean(sizes.key("attention.causal")));
     if (!causal) return sizes.error("attention.causal", "attention to later tokens");
@@ -107,13 +100,99 @@ Status refuse_options(const GgufFile& file, const Sizes& sizes, const LlamaSizes
   return ok_status();
 }
 
-Result<std::vector<float>> rotary_factors(const GgufFile& file, const Sizes& sizes, int64_t head) {
+// Windows, and what Gemma has besides.
+Status read_sight(const GgufFile& file, const Sizes& sizes, std::string_view architecture, LlamaSizes& llama) {
+  constexpr std::string_view window = "attention.sliding_window", pattern = "attention.sliding_window_pattern";
+  if (sizes.has(window)) {
+    ASSIGN_OR_RETURN(llama.window, file.integer(sizes.key(window)));
+    if (llama.window < 0 || llama.window > most_of_a_size)
+      return sizes.error(window, fmt::format("{} is not from 0, none, to {}", llama.window, most_of_a_size));
+  }
+  if (sizes.has(pattern)) {
+    ASSIGN_OR_RETURN(llama.window_period, sizes.size(pattern));
+  }
+  if (architecture == "gemma3") {
+    ASSIGN_OR_RETURN(llama.local_rotary_base, sizes.real("rope.freq_base_swa", 10000));
+    if (!(llama.local_rotary_base >= 1))
+      return sizes.error("rope.freq_base_swa", fmt::format("it is {}", llama.local_rotary_base));
+  }
+  // The largest of each family scale by the width that heads share; files do not say so. Layers tell which they are.
+  const int64_t of_the_largest = architecture == "gemma2" ? 46 : architecture == "gemma3" ? 62 : 0;
+  if (llama.layers == of_the_largest)
+    llama.attention_scale = std::sqrt(static_cast<double>(llama.heads) / static_cast<double>(llama.hidden));
+  for (const auto& [own, cap] : {std::pair("attn_logit_softcapping", &LlamaSizes::attention_softcap),
+                                 std::pair("final_logit_softcapping", &LlamaSizes::softcap)}) {
+    ASSIGN_OR_RETURN(llama.*cap, sizes.real(own, 0));
+    if (!(llama.*cap >= 0) || std::isinf(llama.*cap)) return sizes.error(own, fmt::format("it is {}", llama.*cap));
+  }
+  return ok_status();
+}
+
+double default_scale(const LlamaSizes& llama) {
+  return llama.attention_scale > 0 ? llama.attention_scale : 1 / std::sqrt(static_cast<double>(llama.head));
+}
+
+Result<std::vector<float>> read_factors(const GgufFile& file, const std::string& name, size_t pairs) {
+  const GgufTensor* tensor = file.tensor(name);
+  if (tensor->shape != Shape{static_cast<int64_t>(pairs)} || tensor->type != GgmlType::F32)
+    return invalid_input(fmt::format("{}: tensor {}: it must be {} elements of F32", file.path, name, pairs));
+  const std::string_view bytes = MappedBytes{file.part_of(*tensor).mapped, tensor->offset, tensor->bytes}.view();
+  if (bytes.size() < tensor->bytes)
+    return invalid_input(fmt::format("{}: tensor {}: the file is cut off before its end", file.path, name));
+  std::vector<float> factors(pairs);
+  const std::string values = dequantized(tensor->type, bytes);
+  for (size_t i = 0; i < pairs; ++i) {
+    factors[i] = reinterpret_cast<const float*>(values.data())[i];
+    if (!(factors[i] > 0) || !std::isfinite(factors[i]))
+      return invalid_input(fmt::format("{}: tensor {}: its element {} is {}", file.path, name, i, factors[i]));
+  }
+  return factors;
+}
+
+// Contexts above the one of training have factors of their own (Ding et al., "LongRoPE", ICML 2024).
+Status read_long_factors(const GgufFile& file, const Sizes& sizes, LlamaSizes& llama) {
+  constexpr std::string_view original = "rope.scaling.original_context_length", growth = "rope.scaling.attn_factor";
+  ASSIGN_OR_RETURN(const int64_t trained, sizes.size(original));
+  const bool is_long = std::max(llama.length, llama.context) > trained;
+  const std::string name = is_long ? "rope_factors_long.weight" : "rope_factors_short.weight";
+  if (file.tensor(name) == nullptr) return invalid_input(fmt::format("{}: tensor {}: it is missing", file.path, name));
+  ASSIGN_OR_RETURN(llama.rotary_factors, read_factors(file, name, static_cast<size_t>(llama.head / 2)));
+  ASSIGN_OR_RETURN(const double factor, sizes.real(growth, 1));
+  if (!(factor > 0) || std::isinf(factor)) return sizes.error(growth, fmt::format("it is {}", factor));
+  if (factor != 1) llama.attention_scale = default_scale(llama) * factor * factor;
+  return ok_status();
+}
+
+Status read_yarn(const Sizes& sizes, LlamaSizes& llama) {
+  Yarn yarn;
+  ASSIGN_OR_RETURN(yarn.factor, sizes.real("rope.scaling.factor", 1));
+  if (!(yarn.factor >= 1) || std::isinf(yarn.factor))
+    return sizes.error("rope.scaling.factor", fmt::format("it is {}", yarn.factor));
+  ASSIGN_OR_RETURN(yarn.original, sizes.size("rope.scaling.original_context_length"));
+  ASSIGN_OR_RETURN(yarn.beta_fast, sizes.real("rope.scaling.yarn_beta_fast", yarn.beta_fast));
+  ASSIGN_OR_RETURN(yarn.beta_slow, sizes.real("rope.scaling.yarn_beta_slow", yarn.beta_slow));
+  if (!(yarn.beta_slow > 0) || !(yarn.beta_fast >= yarn.beta_slow) || std::isinf(yarn.beta_fast))
+    return sizes.error("rope.scaling.yarn_beta_fast", fmt::format("{} and {}", yarn.beta_fast, yarn.beta_slow));
+  for (const std::string_view own : {"rope.scaling.attn_factor", "rope.scaling.yarn_ext_factor",
+                                     "rope.scaling.yarn_attn_factor", "rope.scaling.yarn_log_multiplier"}) {
+    if (sizes.has(own)) return unsupported(sizes.error(own, "it is not known beside YaRN").message);
+  }
+  if (!(llama.rotary_base > 1)) return sizes.error("rope.freq_base", "YaRN needs one above 1");
+  llama.rotary_factors = factors_of(yarn, llama.rotary_base, llama.head);
+  llama.attention_scale = default_scale(llama) * score_growth(yarn);
+  return ok_status();
+}
+
+Status read_positions(const GgufFile& file, const Sizes& sizes, LlamaSizes& llama) {
   std::string_view type = sizes.has("rope.scaling.factor") || sizes.has("rope.scale_linear") ? "linear" : "none";
   if (sizes.has("rope.scaling.type")) {
     ASSIGN_OR_RETURN(type, file.text(sizes.key("rope.scaling.type")));
   }
-  std::vector<float> factors;
-  const auto pairs = static_cast<size_t>(head / 2);
+  const bool has_long = file.tensor("rope_factors_long.weight") != nullptr;
+  if (type == "longrope" || has_long) return read_long_factors(file, sizes, llama);
+  if (type == "yarn") return read_yarn(sizes, llama);
+  std::vector<float>& factors = llama.rotary_factors;
+  const auto pairs = static_cast<size_t>(llama.head / 2);
   if (type == "linear") {
     const std::string_view own = sizes.has("rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear";
     ASSIGN_OR_RETURN(const double factor, sizes.real(own, 1));
@@ -121,27 +200,16 @@ Result<std::vector<float>> rotary_factors(const GgufFile& file, const Sizes& siz
     factors.assign(pairs, static_cast<float>(factor));
   } else if (type != "none") {
     return unsupported(sizes
-                           .error("rope.scaling.type", fmt::format("scaling {} of positions; none and linear are known",
-                                                                   quote(std::string(type.substr(0, 80)))))
+                           .error("rope.scaling.type",
+                                  fmt::format("scaling {} of positions; none, linear, yarn and longrope are known",
+                                              quote(std::string(type.substr(0, 80)))))
                            .message);
   }
-  const GgufTensor* tensor = file.tensor("rope_freqs.weight");
-  if (tensor == nullptr) return factors;
-  if (tensor->shape != Shape{static_cast<int64_t>(pairs)} || tensor->type != GgmlType::F32) {
-    return invalid_input(fmt::format("{}: tensor rope_freqs.weight: it must be {} elements of F32", file.path, pairs));
-  }
-  const std::string_view bytes = MappedBytes{file.mapped, tensor->offset, tensor->bytes}.view();
-  if (bytes.size() < tensor->bytes)
-    return invalid_input(fmt::format("{}: tensor rope_freqs.weight: the file is cut off before its end", file.path));
+  if (file.tensor("rope_freqs.weight") == nullptr) return ok_status();
   factors.resize(pairs, 1);
-  const std::string values = dequantized(tensor->type, bytes);
-  for (size_t i = 0; i < pairs; ++i) {
-    const float factor = reinterpret_cast<const float*>(values.data())[i];
-    if (!(factor > 0) || !std::isfinite(factor))
-      return invalid_input(fmt::format("{}: tensor rope_freqs.weight: its element {} is {}", file.path, i, factor));
-    factors[i] *= factor;
-  }
-  return factors;
+  ASSIGN_OR_RETURN(const std::vector<float> more, read_factors(file, "rope_freqs.weight", pairs));
+  for (size_t i = 0; i < pairs; ++i) factors[i] *= more[i];
+  return ok_status();
 }
 
 Result<LlamaSizes> sizes_of(const GgufFile& file, const Architecture& architecture, const PromptSizes& prompt) {
@@ -194,7 +262,8 @@ Result<LlamaSizes> sizes_of(const GgufFile& file, const Architecture& architectu
   add_kind(llama, architecture.kind);
   RETURN_IF_ERROR(check_elements(file.path, llama));
   RETURN_IF_ERROR(refuse_options(file, sizes, llama));
-  ASSIGN_OR_RETURN(llama.rotary_factors, rotary_factors(file, sizes, llama.head));
+  RETURN_IF_ERROR(read_sight(file, sizes, architecture.name, llama));
+  RETURN_IF_ERROR(read_positions(file, sizes, llama));
   return llama;
 }
 
@@ -216,6 +285,8 @@ constexpr std::array name_pairs = {
     NamePair{"@self_attn.q_norm", "@attn_q_norm"},
     NamePair{"@self_attn.k_norm", "@attn_k_norm"},
     NamePair{"@post_attention_layernorm", "@ffn_norm"},
+    NamePair{"@pre_feedforward_layernorm", "@ffn_norm"},
+    NamePair{"@post_feedforward_layernorm", "@post_ffw_norm"},
     NamePair{"@mlp.gate", "@ffn_gate_inp"},
     NamePair{"@mlp.experts.gate_proj", "@ffn_gate_exps"},
     NamePair{"@mlp.experts.up_proj", "@ffn_up_exps"},
@@ -225,7 +296,7 @@ constexpr std::array name_pairs = {
     NamePair{"@mlp.down_proj", "@ffn_down"},
 };
 
-std::string name_in_file(std::string_view name) {
+std::string name_in_file(std::string_view name, const LlamaKind& kind_of_network) {
   constexpr std::string_view layers = "model.layers.";
   std::string layer;
   const std::string_view kind = name.substr(name.rfind('.'));  // ".weight", ".bias"
@@ -237,7 +308,10 @@ std::string name_in_file(std::string_view name) {
   }
   const auto* pair = std::ranges::find(name_pairs, std::string_view(own), &NamePair::graph);
   CHECK(pair != name_pairs.end(), name);
-  const std::string_view file = pair->file.substr(layer.empty() ? 0 : 1);
+  std::string_view file = pair->file.substr(layer.empty() ? 0 : 1);
+  if (kind_of_network.branch_norms && own == "@post_attention_layernorm") file = "post_attention_norm";
+  if (kind_of_network.fused && own.starts_with("@self_attn.") && own != "@self_attn.o_proj") file = "attn_qkv";
+  if (kind_of_network.fused && own == "@mlp.gate_proj") file = "ffn_up";
   return fmt::format("{}{}{}", layer, file, kind);
 }
 
@@ -260,8 +334,12 @@ class Tensors {
     Shape shape = type.shape;
     if (matrix) std::swap(shape[0], shape[1]);  // files have [out, in]
     const Shape* there = tensor == nullptr ? nullptr : &tensor->shape;
-    if (!asked_.ask(stored, there, shape, "the metadata")) return store.add_fill(type, 0);
-    const StoredTensor place = in_file(*tensor);
+    const std::optional<FusedRows> rows = fused_rows(name, llama_, architecture_.kind);
+    Shape whole = shape;
+    if (rows) whole[0] = rows->all;
+    if (!asked_.ask(stored, there, whole, "the metadata")) return store.add_fill(type, 0);
+    std::string own_name;
+    const StoredTensor place = rows ? rows_of(in_file(*tensor), *rows, own_name) : in_file(*tensor);
     ContentId content = as_stored ? add_as_stored(store, place) : add_stored(store, place);
     const bool rotated = name.ends_with(".q_proj.weight") || name.ends_with(".k_proj.weight") ||
                          name.ends_with(".q_proj.bias") || name.ends_with(".k_proj.bias");
@@ -276,25 +354,26 @@ class Tensors {
   Status problem() const {
     std::vector<std::string_view> names;
     for (const auto& [name, tensor] : file_.tensors) {
-      if (name != "rope_freqs.weight") names.push_back(name);
+      if (name != "rope_freqs.weight" && !name.starts_with("rope_factors_")) names.push_back(name);
     }
     return asked_.problem(file_.path, architecture_.name, names);
   }
 
  private:
   std::string name_of_tensor(const std::string& name) const {
-    const std::string stored = name_in_file(name);
+    const std::string stored = name_in_file(name, architecture_.kind);
     return stored == "output.weight" && file_.tensor(stored) == nullptr ? "token_embd.weight" : stored;  // tied
   }
 
   StoredTensor in_file(const GgufTensor& tensor) const {
+    const GgufFile& part = file_.part_of(tensor);
     return {.format = "gguf",
-            .path = file_.path,
-            .header_hash = file_.header_hash,
+            .path = part.path,
+            .header_hash = part.header_hash,
             .name = tensor.name,
             .type = tensor.type,
             .shape = tensor.shape,
-            .bytes = {file_.mapped, tensor.offset, tensor.bytes}};
+            .bytes = {part.mapped, tensor.offset, tensor.bytes}};
   }
 
   const GgufFile& file_;
@@ -315,8 +394,7 @@ bool is_gguf(std::string_view model) {
 Result<Model> import_gguf(std::string_view model) {
   const size_t question = model.ends_with(extension) ? std::string_view::npos : model.rfind('?');
   ASSIGN_OR_RETURN(const PromptModel prompt, split_prompt_model(model, question, FileWeights::stored));
-  ASSIGN_OR_RETURN(const GgufFile file, read_gguf(prompt.path));
-  RETURN_IF_ERROR(refuse_part(file));
+  ASSIGN_OR_RETURN(const GgufFile file, read_gguf_parts(prompt.path));
   ASSIGN_OR_RETURN(const Architecture architecture, architecture_of(file));
   ASSIGN_OR_RETURN(const LlamaSizes llama, sizes_of(file, architecture, prompt.sizes));
   Tensors tensors(file, architecture, llama, prompt.weights);

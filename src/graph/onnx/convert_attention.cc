@@ -125,6 +125,8 @@ class AttentionChain {
     Attrs attrs;
     set_attr(attrs, "causal", int_attr(c_.node, "is_causal", 0));
     set_attr(attrs, "scale", scale);
+    set_attr(attrs, "softcap", 0.0);
+    set_attr(attrs, "window", int64_t{0});
     if (!flat_) return chain_.results({chain_.last(Op::CachedAttention, std::move(inputs), std::move(attrs))});
     return chain_.results({flat(chain_.step(".heads", Op::CachedAttention, std::move(inputs), std::move(attrs)))});
   }

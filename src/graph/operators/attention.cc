@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "graph/operators/rules.h"
 
@@ -9,6 +10,9 @@ namespace nlsplit::inline graph {
 namespace {
 
 constexpr AttrSpec attention_attrs[] = {integer("causal", 0), real("scale")};
+// window: a query sees so many keys up to its own, 0: all. softcap: c tanh(score / c) instead of the scaled score, 0:
+// it stays (Gemma Team, "Gemma 2", 2024).
+constexpr AttrSpec cached_attrs[] = {integer("causal", 0), real("scale"), real("softcap", 0), integer("window", 0)};
 
 // ---- types
 
@@ -41,8 +45,18 @@ Inferred infer_attention(Types inputs, const Attrs& attrs) {
   return one_result(inputs[0].dtype, {q[0], q[1], q[2], v[3]});
 }
 
+Status check_sight(const Attrs& attrs) {
+  const int64_t window = attr_int(attrs, "window");
+  const double softcap = attr_float(attrs, "softcap");
+  if (window < 0 || (window > 0 && attr_int(attrs, "causal") == 0))
+    return invalid_input(fmt::format("a window of {}{}", window, window < 0 ? "" : " that is not causal"));
+  if (!(softcap >= 0) || std::isinf(softcap)) return invalid_input(fmt::format("a softcap of {}", softcap));
+  return ok_status();
+}
+
 // Keys and values may be halves where queries are f32.
-Inferred infer_cached(Types inputs, const Attrs&) {
+Inferred infer_cached(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(check_sight(attrs));
   RETURN_IF_ERROR(floats(inputs.first(1)));
   RETURN_IF_ERROR(floats(inputs.subspan(1, 2)));
   if (inputs[1].dtype != inputs[0].dtype && (inputs[0].dtype != DType::f32 || !is_half(inputs[1].dtype)))
@@ -59,7 +73,8 @@ Inferred infer_cached(Types inputs, const Attrs&) {
   return one_result(inputs[0].dtype, {q[0], q[1], q[2], v[3]});
 }
 
-Inferred infer_paged(Types inputs, const Attrs&) {
+Inferred infer_paged(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(check_sight(attrs));
   RETURN_IF_ERROR(floats(inputs.first(3)));
   const Shape &q = inputs[0].shape, &k = inputs[1].shape, &v = inputs[2].shape, &pages = inputs[4].shape;
   const bool four = q.size() == 4 && k.size() == 4 && v.size() == 4;
@@ -97,13 +112,15 @@ Flops flops_attention(Types in, Types out, const Attrs& attrs) {
   return flops(seen * static_cast<double>(2 * (q[3] + out[0].shape[3]) + (in.size() > 3 ? 7 : 6)));
 }
 
-// As of attention, for each sample by its length: of the cache the keys and values that are there are read, of a mask
-// their columns. Nothing of a sample without any is read but its length.
+// As of attention, for each sample by its length: of the cache the keys and values that are there and in sight of a
+// query are read, of a mask the columns of those that are there. Nothing of a sample without any is read but its
+// length.
 template <bool paged>
 Work work_of_cached(Types in, Types out, const Attrs& attrs, ScalarValues values) {
   const Shape& q = in[0].shape;
   const int64_t keys = keys_of(in, paged), queries = q[2], element = size_of(in[0].dtype);
   const bool causal = attr_int(attrs, "causal") != 0, masked = !paged && in.size() > 4;
+  const int64_t window = attr_int(attrs, "window") == 0 ? keys : attr_int(attrs, "window");
   const int64_t a_key = (in[1].shape[3] + in[2].shape[3]) * in[1].shape[1] * size_of(in[1].dtype);
   double seen = 0, there = 0;
   Work work{flops(0), size_of(in[3]), size_of(out[0])};
@@ -112,16 +129,20 @@ Work work_of_cached(Types in, Types out, const Attrs& attrs, ScalarValues values
     const int64_t length =
         values[3].empty() ? keys : std::clamp<int64_t>(values[3][static_cast<size_t>(sample)], 0, keys);
     if (length == 0) continue;
-    work.bytes_read += bytes(q[1] * queries * q[3] * element + length * a_key);
+    const int64_t in_sight = std::min(length, window > keys - queries ? keys : window + queries - 1);
+    work.bytes_read += bytes(q[1] * queries * q[3] * element + in_sight * a_key);
     there += static_cast<double>(length);
-    for (int64_t i = 0; i < queries; ++i)
-      seen += static_cast<double>(causal ? std::clamp<int64_t>(i + 1 + length - queries, 0, length) : length);
+    for (int64_t i = 0; i < queries; ++i) {
+      const int64_t up_to_own = causal ? std::clamp<int64_t>(i + 1 + length - queries, 0, length) : length;
+      seen += static_cast<double>(std::min(up_to_own, window));
+    }
   }
   if (masked) {
     const double share = there / static_cast<double>(q[0] * keys);
     work.bytes_read += bytes(static_cast<int64_t>(static_cast<double>(size_of(in[4]).value()) * share));
   }
-  work.flops = flops(seen * static_cast<double>(q[1] * (2 * (q[3] + out[0].shape[3]) + (masked ? 7 : 6))));
+  const int64_t a_score = (masked ? 7 : 6) + (attr_float(attrs, "softcap") == 0 ? 0 : 3);
+  work.flops = flops(seen * static_cast<double>(q[1] * (2 * (q[3] + out[0].shape[3]) + a_score)));
   return work;
 }
 
@@ -251,8 +272,8 @@ void back_attention(Backward& b) {
 //  operator   inputs  attributes       types            work             batch            split            gradient        traits
 ROW(Attention, 3, 4,   attention_attrs, infer_attention, flops_attention, keeps_attention, attention_piece, back_attention, has_kernels)
 //  operator                    inputs attributes       types         work                 batch         split         gradient    traits                                 scalars
-ROW_OF_SCALARS(CachedAttention, 4, 5,  attention_attrs, infer_cached, flops_cached<false>, keeps_cached, cached_piece, of_a_cache, has_kernels | not_in_onnx | stays_f32, &of_cached<false>)
-ROW_OF_SCALARS(PagedAttention,  5, 5,  attention_attrs, infer_paged,  flops_cached<true>,  keeps_paged,  paged_piece,  of_a_cache, has_kernels | not_in_onnx | stays_f32, &of_cached<true>)
+ROW_OF_SCALARS(CachedAttention, 4, 5,  cached_attrs,    infer_cached, flops_cached<false>, keeps_cached, cached_piece, of_a_cache, has_kernels | not_in_onnx | stays_f32, &of_cached<false>)
+ROW_OF_SCALARS(PagedAttention,  5, 5,  cached_attrs,    infer_paged,  flops_cached<true>,  keeps_paged,  paged_piece,  of_a_cache, has_kernels | not_in_onnx | stays_f32, &of_cached<true>)
 // clang-format on
 
 }  // namespace nlsplit::inline graph

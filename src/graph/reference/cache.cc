@@ -27,6 +27,8 @@ void attend(const Attrs& attrs, const Arrays& in, const Array* mask, int64_t key
   const Array &q = *in[0], &k = *in[1], &v = *in[2];
   const double scale = attr_float(attrs, "scale");
   const bool causal = attr_int(attrs, "causal") != 0;
+  const int64_t window = attr_int(attrs, "window");
+  const double softcap = attr_float(attrs, "softcap");
   const int64_t heads = q.type.shape[1], queries = q.type.shape[2], size = q.type.shape[3];
   const int64_t shared = heads / k.type.shape[1], width = v.type.shape[3];
   const std::vector<int64_t> mask_strides =
@@ -37,22 +39,24 @@ void attend(const Attrs& attrs, const Arrays& in, const Array* mask, int64_t key
     const int64_t sample = at[0], head = at[1], query = at[2], row = (sample * heads + head) * queries + query;
     const int64_t length = scalar(in, 3, sample, keys);
     const int64_t seen = causal ? std::clamp<int64_t>(query + 1 + length - queries, 0, length) : length;
+    const int64_t first = window == 0 ? 0 : std::max<int64_t>(0, seen - window);
     double largest = -std::numeric_limits<double>::infinity(), sum = 0;
-    for (int64_t j = 0; j < seen; ++j) {
+    for (int64_t j = first; j < seen; ++j) {
       const int64_t key = row_of(sample, head / shared, j);
       double score = 0;
       for (int64_t p = 0; p < size; ++p) score += q.number(row * size + p) * k.number(key * size + p);
       score *= scale;
+      if (softcap != 0) score = softcap * std::tanh(score / softcap);
       if (mask != nullptr) score += mask->number(offset_of({sample, head, query, j}, mask_strides));
       scores[static_cast<size_t>(j)] = score;
       largest = std::max(largest, score);
     }
     const bool sees_none = std::isinf(largest) && largest < 0;
-    for (int64_t j = 0; j < seen && !sees_none; ++j)
+    for (int64_t j = first; j < seen && !sees_none; ++j)
       sum += scores[static_cast<size_t>(j)] = std::exp(scores[static_cast<size_t>(j)] - largest);
     for (int64_t c = 0; c < width; ++c) {
       double value = 0;
-      for (int64_t j = 0; j < seen && !sees_none; ++j)
+      for (int64_t j = first; j < seen && !sees_none; ++j)
         value += scores[static_cast<size_t>(j)] * v.number(row_of(sample, head / shared, j) * width + c);
       out.set(row * width + c, sees_none ? 0 : value / sum);
     }

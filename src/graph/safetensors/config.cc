@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <numbers>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -26,9 +28,16 @@ struct Architecture {
   LlamaKind kind = {};
   int64_t head = 0;  // 0: hidden / heads
   bool tied = false, norms_from_zero = false;
+  bool slides = false;  // `sliding_window` counts wherever it stands
+  int64_t window = 0;   // where it does not stand; 0: there is none
+  double attention_softcap = 0, softcap = 0;
+  bool scales_by_key = false;  // query_pre_attn_scalar
+  double local_rotary_base = 0;
 };
 constexpr std::array architectures = {
     Architecture{.name = "LlamaForCausalLM", .family = "llama"},
+    Architecture{.name = "MistralForCausalLM", .family = "mistral", .slides = true},
+    Architecture{.name = "Phi3ForCausalLM", .family = "phi3", .kind = {.fused = true}, .slides = true},
     Architecture{.name = "Qwen2ForCausalLM", .family = "qwen2", .kind = {.biases = true}},
     Architecture{.name = "Qwen3ForCausalLM", .family = "qwen3", .kind = {.head_norms = true}, .head = 128},
     Architecture{.name = "Qwen3MoeForCausalLM", .family = "qwen3_moe", .kind = {.head_norms = true, .experts = true}},
@@ -38,6 +47,28 @@ constexpr std::array architectures = {
                  .head = 256,
                  .tied = true,
                  .norms_from_zero = true},
+    Architecture{.name = "Gemma2ForCausalLM",
+                 .family = "gemma2",
+                 .kind = {.gelu = true, .scaled_embedding = true, .branch_norms = true, .window_period = 2},
+                 .head = 256,
+                 .tied = true,
+                 .norms_from_zero = true,
+                 .slides = true,
+                 .window = 4096,
+                 .attention_softcap = 50,
+                 .softcap = 30,
+                 .scales_by_key = true},
+    Architecture{
+        .name = "Gemma3ForCausalLM",
+        .family = "gemma3_text",
+        .kind = {.head_norms = true, .gelu = true, .scaled_embedding = true, .branch_norms = true, .window_period = 6},
+        .head = 256,
+        .tied = true,
+        .norms_from_zero = true,
+        .slides = true,
+        .window = 4096,
+        .scales_by_key = true,
+        .local_rotary_base = 10000},
 };
 
 Result<Architecture> architecture_of(const JsonPlace& root) {
@@ -88,14 +119,86 @@ Result<std::vector<float>> llama3_factors(const JsonPlace& rope, double base, in
   return factors;
 }
 
-// What is called `rope_parameters` since version 5 of transformers stood in two keys.
+// A factor for each pair, given.
+Result<std::vector<float>> listed_factors(const JsonPlace& list, int64_t head) {
+  RETURN_IF_ERROR(list.must_be_array());
+  if (static_cast<int64_t>(list.value->size()) != head / 2)
+    return list.wrong(fmt::format("{} factors of {} pairs", list.value->size(), head / 2));
+  std::vector<float> factors;
+  for (size_t i = 0; i < list.value->size(); ++i) {
+    ASSIGN_OR_RETURN(const double factor, above(list.element(i), 0));
+    factors.push_back(static_cast<float>(factor));
+  }
+  return factors;
+}
+
+// Positions that training had, where files say so in one of two places.
+Result<int64_t> original_positions(const JsonPlace& root, const JsonPlace& rope) {
+  constexpr const char* key = "original_max_position_embeddings";
+  return size(rope.optional(key).is_null() ? root.optional(key) : rope.optional(key));
+}
+
+double default_scale(const LlamaSizes& sizes) {
+  return sizes.attention_scale > 0 ? sizes.attention_scale : 1 / std::sqrt(static_cast<double>(sizes.head));
+}
+
+// transformers, modeling_rope_utils.py, _compute_longrope_parameters.
+Status read_long_factors(const JsonPlace& root, const JsonPlace& rope, LlamaSizes& sizes) {
+  ASSIGN_OR_RETURN(const int64_t original, original_positions(root, rope));
+  const bool is_long = std::max(sizes.length, sizes.context) > original;
+  ASSIGN_OR_RETURN(sizes.rotary_factors,
+                   listed_factors(rope.optional(is_long ? "long_factor" : "short_factor"), sizes.head));
+  ASSIGN_OR_RETURN(const int64_t most, size(root.optional("max_position_embeddings")));
+  const double longer = static_cast<double>(most) / static_cast<double>(original);
+  double growth = longer <= 1 ? 1 : std::sqrt(1 + std::log(longer) / std::log(static_cast<double>(original)));
+  if (!rope.optional("attention_factor").is_null()) {
+    ASSIGN_OR_RETURN(growth, above(rope.optional("attention_factor"), 0));
+  }
+  sizes.attention_scale = default_scale(sizes) * growth * growth;
+  return ok_status();
+}
+
+Status read_yarn(const JsonPlace& root, const JsonPlace& rope, LlamaSizes& sizes) {
+  for (const char* key : {"attention_factor", "mscale", "mscale_all_dim"}) {
+    if (!rope.optional(key).is_null()) return rope.optional(key).not_supported("it is not known beside yarn");
+  }
+  const JsonPlace truncate = rope.optional("truncate");
+  ASSIGN_OR_RETURN(const bool rounds, truncate.flag(true));
+  if (!rounds) return truncate.not_supported("borders between pairs are not known");
+  Yarn yarn;
+  ASSIGN_OR_RETURN(yarn.factor, above(rope.optional("factor"), 0));
+  if (yarn.factor < 1) return rope.optional("factor").wrong(fmt::format("{} is below 1", yarn.factor));
+  ASSIGN_OR_RETURN(yarn.original, original_positions(root, rope));
+  if (!rope.optional("beta_slow").is_null()) {
+    ASSIGN_OR_RETURN(yarn.beta_slow, above(rope.optional("beta_slow"), 0));
+  }
+  if (!rope.optional("beta_fast").is_null()) {
+    ASSIGN_OR_RETURN(yarn.beta_fast, above(rope.optional("beta_fast"), yarn.beta_slow));
+  }
+  if (!(sizes.rotary_base > 1)) return rope.wrong("yarn needs a rope_theta above 1");
+  sizes.rotary_factors = factors_of(yarn, sizes.rotary_base, sizes.head);
+  sizes.attention_scale = default_scale(sizes) * score_growth(yarn);
+  return ok_status();
+}
+
+// What is called `rope_parameters` since version 5 of transformers stood in two keys; where layers differ it has one
+// for each type of them.
 Status read_positions(const JsonPlace& root, LlamaSizes& sizes) {
-  const JsonPlace parameters = root.optional("rope_parameters");
+  JsonPlace parameters = root.optional("rope_parameters");
+  JsonPlace local = root.optional("rope_local_base_freq");
+  if (!parameters.is_null() && !parameters.optional("full_attention").is_null()) {
+    if (sizes.local_rotary_base > 0) local = parameters.optional("sliding_attention").optional("rope_theta");
+    parameters = parameters.optional("full_attention");
+  }
+  if (sizes.local_rotary_base > 0 && !local.is_null()) {
+    ASSIGN_OR_RETURN(sizes.local_rotary_base, local.number());
+    if (!(sizes.local_rotary_base >= 1)) return local.wrong(fmt::format("{} is below 1", local.excerpt()));
+  }
   const JsonPlace rope = parameters.is_null() ? root.optional("rope_scaling") : parameters;
   if (!rope.is_null() && !rope.value->is_object()) return rope.wrong(fmt::format("{} is no object", rope.excerpt()));
   JsonPlace base = parameters.optional("rope_theta");
   if (base.is_null()) base = root.optional("rope_theta");
-  sizes.rotary_base = 10000;
+  sizes.rotary_base = sizes.local_rotary_base > 0 ? 1e6 : 10000;
   if (!base.is_null()) {
     ASSIGN_OR_RETURN(sizes.rotary_base, base.number());
     if (!(sizes.rotary_base >= 1)) return base.wrong(fmt::format("{} is below 1", base.excerpt()));
@@ -118,8 +221,10 @@ Status read_positions(const JsonPlace& root, LlamaSizes& sizes) {
     ASSIGN_OR_RETURN(sizes.rotary_factors, llama3_factors(rope, sizes.rotary_base, sizes.head));
     return ok_status();
   }
+  if (name == "yarn") return read_yarn(root, rope, sizes);
+  if (name == "longrope" || name == "su") return read_long_factors(root, rope, sizes);
   return type.not_supported(
-      fmt::format("scaling {} of positions; default, linear and llama3 are known", type.excerpt()));
+      fmt::format("scaling {} of positions; default, linear, llama3, yarn and longrope are known", type.excerpt()));
 }
 
 // ---- what would change the results
@@ -137,27 +242,85 @@ Status check_activation(const JsonPlace& root, bool gelu) {
   return ok_status();
 }
 
-Status check_window(const JsonPlace& root, int64_t positions) {
-  ASSIGN_OR_RETURN(bool slides, root.optional("use_sliding_window").flag(false));
+// Whether each layer is local; nothing where the file does not list them.
+Result<std::optional<std::vector<bool>>> listed_layers(const JsonPlace& root, int64_t count) {
   const JsonPlace layers = root.optional("layer_types");
-  if (!layers.is_null()) {
-    RETURN_IF_ERROR(layers.must_be_array());
-    for (size_t i = 0; i < layers.value->size(); ++i) {
-      const JsonPlace layer = layers.element(i);
-      ASSIGN_OR_RETURN(const std::string type, layer.text());
-      if (type != full_attention && type != sliding_attention)
-        return layer.not_supported(fmt::format("layers of type {} are not known", layer.excerpt()));
-      slides = slides || type == sliding_attention;
-    }
+  if (layers.is_null()) return std::optional<std::vector<bool>>();
+  RETURN_IF_ERROR(layers.must_be_array());
+  std::vector<bool> local;
+  for (size_t i = 0; i < layers.value->size(); ++i) {
+    const JsonPlace layer = layers.element(i);
+    ASSIGN_OR_RETURN(const std::string type, layer.text());
+    if (type != full_attention && type != sliding_attention)
+      return layer.not_supported(fmt::format("layers of type {} are not known", layer.excerpt()));
+    local.push_back(type == sliding_attention);
   }
-  const JsonPlace window = root.optional("sliding_window");
-  if (!slides || window.is_null()) return ok_status();
-  ASSIGN_OR_RETURN(const int64_t tokens, size(window));
-  if (tokens >= positions) return ok_status();
-  return window.wrong(fmt::format("{}, less than {} positions", tokens, positions));
+  if (static_cast<int64_t>(local.size()) != count)
+    return layers.wrong(fmt::format("{} types of {} layers", local.size(), count));
+  return std::optional(std::move(local));
 }
 
-Status refuse_options(const JsonPlace& root, const Architecture& architecture, const PromptSizes& prompt) {
+// Which layers are local, and how far they see.
+Status read_window(const JsonPlace& root, const Architecture& architecture, LlamaSizes& sizes) {
+  ASSIGN_OR_RETURN(const bool used, root.optional("use_sliding_window").flag(architecture.slides));
+  ASSIGN_OR_RETURN(const auto listed, listed_layers(root, sizes.layers));
+  const JsonPlace window = root.optional("sliding_window"), pattern = root.optional("sliding_window_pattern");
+  const bool is_given = root.value->contains("sliding_window");
+  if (is_given ? window.is_null() : architecture.window == 0) return ok_status();
+  ASSIGN_OR_RETURN(const int64_t tokens, size(window, architecture.window));
+  if (!pattern.is_null()) {
+    ASSIGN_OR_RETURN(sizes.window_period, size(pattern));
+  }
+  LlamaSizes made = sizes;
+  made.window = tokens;
+  if (!listed) {
+    if (!used) return ok_status();
+    // Of Qwen 2 the first layers see all, as max_window_layers says: known where the window hides nothing.
+    if (!architecture.slides && tokens < std::max(sizes.length, sizes.context))
+      return window.wrong(
+          fmt::format("{}, less than {} positions, and no layer_types", tokens, std::max(sizes.length, sizes.context)));
+    if (architecture.slides) sizes = made;
+    return ok_status();
+  }
+  if (std::ranges::none_of(*listed, std::identity())) return ok_status();
+  const auto fits = [&](int64_t period) {
+    made.window_period = period;
+    for (int64_t i = 0; i < sizes.layers; ++i) {
+      if (is_local(made, i) != (*listed)[static_cast<size_t>(i)]) return false;
+    }
+    return true;
+  };
+  for (int64_t period = 0; period <= sizes.layers; ++period) {
+    if (!fits(period)) continue;
+    sizes = made;
+    return ok_status();
+  }
+  if (tokens >= std::max(sizes.length, sizes.context) && sizes.local_rotary_base == 0) return ok_status();
+  return root.optional("layer_types").not_supported("layers that see all must come at equal distances");
+}
+
+// What Gemma has besides.
+Status read_scores(const JsonPlace& root, const Architecture& architecture, LlamaSizes& sizes) {
+  sizes.attention_softcap = architecture.attention_softcap;
+  sizes.softcap = architecture.softcap;
+  for (const auto& [key, cap] : {std::pair("attn_logit_softcapping", &LlamaSizes::attention_softcap),
+                                 std::pair("final_logit_softcapping", &LlamaSizes::softcap)}) {
+    if (!root.value->contains(key)) continue;
+    sizes.*cap = 0;
+    if (root.optional(key).is_null()) continue;
+    ASSIGN_OR_RETURN(sizes.*cap, above(root.optional(key), 0));
+  }
+  if (!architecture.scales_by_key) return ok_status();
+  const JsonPlace scalar = root.optional("query_pre_attn_scalar");
+  double by = 256;  // transformers' own
+  if (!scalar.is_null()) {
+    ASSIGN_OR_RETURN(by, above(scalar, 0));
+  }
+  sizes.attention_scale = 1 / std::sqrt(by);
+  return ok_status();
+}
+
+Status refuse_options(const JsonPlace& root, const Architecture& architecture) {
   for (const char* key : {"attention_bias", "mlp_bias"}) {
     ASSIGN_OR_RETURN(const bool biases, root.optional(key).flag(false));
     if (biases && !architecture.kind.biases) return root.optional(key).not_supported("these biases are not known");
@@ -171,8 +334,7 @@ Status refuse_options(const JsonPlace& root, const Architecture& architecture, c
   }
   const JsonPlace quantized = root.optional("quantization_config");
   if (!quantized.is_null()) return quantized.not_supported("weights that are quantized are not read");
-  RETURN_IF_ERROR(check_activation(root, architecture.kind.gelu));
-  return check_window(root, prompt.positions());
+  return check_activation(root, architecture.kind.gelu);
 }
 
 // ---- sizes
@@ -216,7 +378,10 @@ Result<LlamaSizes> sizes_of(const JsonPlace& root, const Architecture& architect
   if (!(sizes.epsilon >= 0 && sizes.epsilon < 1))
     return epsilon.wrong(fmt::format("{} is not from 0 to 1", epsilon.excerpt()));
   add_kind(sizes, architecture.kind);
-  RETURN_IF_ERROR(refuse_options(root, architecture, prompt));
+  sizes.local_rotary_base = architecture.local_rotary_base;
+  RETURN_IF_ERROR(refuse_options(root, architecture));
+  RETURN_IF_ERROR(read_window(root, architecture, sizes));
+  RETURN_IF_ERROR(read_scores(root, architecture, sizes));
   RETURN_IF_ERROR(read_positions(root, sizes));
   return sizes;
 }
@@ -227,6 +392,7 @@ Result<TransformersConfig> config_of(const JsonPlace& root, const PromptSizes& p
   TransformersConfig config;
   config.architecture = architecture.name;
   config.family = architecture.family;
+  config.kind = architecture.kind;
   config.norms_from_zero = architecture.norms_from_zero;
   ASSIGN_OR_RETURN(config.tied, root.optional("tie_word_embeddings").flag(architecture.tied));
   ASSIGN_OR_RETURN(config.sizes, sizes_of(root, architecture, prompt));

@@ -9,9 +9,10 @@
 namespace nlsplit::inline graph {
 
 struct TransformersConfig {
-  std::string architecture;      // "LlamaForCausalLM"
-  std::string family;            // "llama"
-  LlamaSizes sizes;              // with those of the prompt
+  std::string architecture;  // "LlamaForCausalLM"
+  std::string family;        // "llama"
+  LlamaSizes sizes;          // with those of the prompt
+  LlamaKind kind;
   bool tied = false;             // the head is the transpose of the table of tokens
   bool norms_from_zero = false;  // files hold the scales of norms less 1: Gemma
 };

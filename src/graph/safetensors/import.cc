@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -129,8 +130,13 @@ class SafeWeights {
     if (matrix) std::swap(shape[0], shape[1]);  // files have [out, in]
     const auto found = files_.tensors.find(stored);
     const Shape* there = found == files_.tensors.end() ? nullptr : &found->second.tensor->shape;
-    if (!asked_.ask(stored, there, shape, config_name)) return store.add_fill(type, 0);
-    const StoredTensor place = in_file(found->first, found->second, shape);
+    const std::optional<FusedRows> rows = fused_rows(name, config_.sizes, config_.kind);
+    Shape whole = shape;
+    if (rows) whole[0] = rows->all;
+    if (!asked_.ask(stored, there, whole, config_name)) return store.add_fill(type, 0);
+    std::string own_name;
+    const StoredTensor all = in_file(found->first, found->second, whole);
+    const StoredTensor place = rows ? rows_of(all, *rows, own_name) : all;
     ContentId content = as_stored ? add_as_stored(store, place) : add_stored(store, place);
     if (config_.norms_from_zero && name.ends_with("norm.weight")) {
       const ContentId one = store.add_fill({DType::f32, {}}, 1);
@@ -195,6 +201,10 @@ class SafeWeights {
   }
 
   std::string name_of_tensor(const std::string& name) const {
+    if (const std::optional<FusedRows> rows = fused_rows(name, config_.sizes, config_.kind)) {
+      const size_t at = name.rfind('.', name.rfind('.') - 1);
+      return name.substr(0, at) + (rows->of_attention ? ".qkv_proj.weight" : ".gate_up_proj.weight");
+    }
     return config_.tied && name == head_name ? table_name : name;
   }
 

@@ -1,8 +1,8 @@
 // Touvron et al., "LLaMA: open and efficient foundation language models", 2023, and Llama 3 (Dubey et al., "The Llama 3
 // herd of models", 2024), whose sizes are the standard ones: RMSNorm, rotary positions, keys and values shared by
 // groups of heads, and SwiGLU (Shazeer, "GLU variants improve transformer", 2020). One pass over all tokens at once.
-// Qwen 2 (Yang et al., 2024), Qwen 3 (Yang et al., 2025) and Gemma (Gemma Team, 2024) are the same but for what
-// LlamaSizes says.
+// Mistral (Jiang et al., 2023), Qwen 2 (Yang et al., 2024), Qwen 3 (Yang et al., 2025), Phi-3 (Abdin et al., 2024) and
+// Gemma 1 to 3 (Gemma Team, 2024 and 2025) are the same but for what LlamaSizes says.
 #include "graph/zoo/llama.h"
 
 #include <fmt/format.h>
@@ -40,8 +40,9 @@ ValueId mixture(ZooNet& net, const std::string& name, ValueId x, const LlamaSize
                   {{"all", sizes.experts}, {"first", int64_t{0}}});
 }
 
-ValueId decoder_layer(ZooNet& net, const std::string& name, ValueId x, const LlamaSizes& sizes,
+ValueId decoder_layer(ZooNet& net, const std::string& name, ValueId x, const LlamaSizes& sizes, bool local,
                       const CacheSpec& cache) {
+  const bool own_base = local && sizes.local_rotary_base > 0;
   const int64_t head = head_of(sizes);
   const int64_t width = head * sizes.heads, kv_width = head * sizes.kv_heads;
   const double gain = branch_gain(sizes.layers);
@@ -53,24 +54,35 @@ ValueId decoder_layer(ZooNet& net, const std::string& name, ValueId x, const Lla
   const AttentionSpec spec{.heads = sizes.heads,
                            .kv_heads = sizes.kv_heads,
                            .causal = true,
-                           .rotary_base = sizes.rotary_base,
-                           .rotary_factors = sizes.rotary_factors,
-                           .norm_epsilon = sizes.head_norms ? sizes.epsilon : 0};
+                           .rotary_base = own_base ? sizes.local_rotary_base : sizes.rotary_base,
+                           .rotary_factors = own_base ? std::vector<float>() : sizes.rotary_factors,
+                           .norm_epsilon = sizes.head_norms ? sizes.epsilon : 0,
+                           .window = local ? sizes.window : 0,
+                           .scale = sizes.attention_scale,
+                           .softcap = sizes.attention_softcap};
   y = sizes.context > 0 ? attention_over_cache(net, attend, q, k, v, spec, cache)
                         : attention(net, attend, q, k, v, spec);
   y = project(net, attend + ".o_proj", y, {.features = sizes.hidden, .bias = false, .gain = gain});
+  if (sizes.branch_norms) y = rms_norm(net, name + ".post_attention_layernorm", y, sizes.epsilon);
   x = net.add(name + ".add1", x, y);
-  y = rms_norm(net, name + ".post_attention_layernorm", x, sizes.epsilon);
+  const char* const before_mlp = sizes.branch_norms ? ".pre_feedforward_layernorm" : ".post_attention_layernorm";
+  y = rms_norm(net, name + before_mlp, x, sizes.epsilon);
   if (sizes.experts > 0) return net.add(name + ".add2", x, mixture(net, mlp, y, sizes, gain));
   const ValueId gate = project(net, mlp + ".gate_proj", y, {.features = sizes.ffn, .bias = false});
   const ValueId open = sizes.gelu ? gelu_tanh(net, mlp + ".act_fn", gate) : net.silu(mlp + ".act_fn", gate);
   const ValueId up = project(net, mlp + ".up_proj", y, {.features = sizes.ffn, .bias = false});
   y = project(net, mlp + ".down_proj", net.mul(mlp + ".gated", open, up),
               {.features = sizes.hidden, .bias = false, .gain = gain});
+  if (sizes.branch_norms) y = rms_norm(net, name + ".post_feedforward_layernorm", y, sizes.epsilon);
   return net.add(name + ".add2", x, y);
 }
 
-CacheSpec cache_of(ZooNet& net, const LlamaSizes& sizes) {
+// Of layers that see all, and of local ones.
+struct Caches {
+  CacheSpec all, local;
+};
+
+Caches caches_of(ZooNet& net, const LlamaSizes& sizes) {
   if (sizes.context == 0) return {};
   const Shape table{sizes.context, head_of(sizes)};
   CacheSpec cache{.positions = sizes.context,
@@ -83,10 +95,20 @@ CacheSpec cache_of(ZooNet& net, const LlamaSizes& sizes) {
       net.half_table("model.rotary.cosines", Formula::rotary_cos, table, sizes.rotary_base, sizes.rotary_factors);
   cache.sines =
       net.half_table("model.rotary.sines", Formula::rotary_sin, table, sizes.rotary_base, sizes.rotary_factors);
-  return cache;
+  CacheSpec local = cache;
+  if (sizes.local_rotary_base > 0) {
+    local.cosines =
+        net.half_table("model.local_rotary.cosines", Formula::rotary_cos, table, sizes.local_rotary_base, {});
+    local.sines = net.half_table("model.local_rotary.sines", Formula::rotary_sin, table, sizes.local_rotary_base, {});
+  }
+  return {cache, local};
 }
 
 }  // namespace
+
+bool is_local(const LlamaSizes& sizes, int64_t layer) {
+  return sizes.window > 0 && (sizes.window_period == 0 || layer % sizes.window_period != sizes.window_period - 1);
+}
 
 std::string wrong_context(const LlamaSizes& sizes) {
   constexpr int64_t most = int64_t{1} << 24;
@@ -114,15 +136,17 @@ std::string wrong_experts(const LlamaSizes& sizes) {
 
 Model build_llama(const LlamaSizes& sizes, ZooNet net) {
   const ValueId tokens = net.tokens("input_ids", {1, sizes.length});
-  const CacheSpec cache = cache_of(net, sizes);
+  const Caches caches = caches_of(net, sizes);
   ValueId last;
   if (sizes.context > 0 && sizes.length > 1) last = net.tokens("last", {1, 1});
   ValueId x = embed(net, "model.embed_tokens", tokens, sizes.vocab, sizes.hidden, 1);
   if (sizes.embedding_scale != 1) {
     x = net.mul("model.embed_scaled", x, net.scalar("model.embed_scale", sizes.embedding_scale));
   }
-  for (int64_t i = 0; i < sizes.layers; ++i)
-    x = decoder_layer(net, "model.layers." + std::to_string(i), x, sizes, cache);
+  for (int64_t i = 0; i < sizes.layers; ++i) {
+    const bool local = is_local(sizes, i);
+    x = decoder_layer(net, "model.layers." + std::to_string(i), x, sizes, local, local ? caches.local : caches.all);
+  }
   // Of a sequence that goes on one token's successor is wanted; normalisation and vocabulary are of that one alone.
   if (last.valid())
     x = net.node(Op::GatherND, "model.last", {x, last}, {{"batch_dims", int64_t{1}}});
@@ -130,6 +154,7 @@ Model build_llama(const LlamaSizes& sizes, ZooNet net) {
     x = reshape(net, "model.last", x, {0, sizes.hidden});
   x = rms_norm(net, "model.norm", x, sizes.epsilon);
   x = project(net, "lm_head", x, {.features = sizes.vocab, .bias = false});
+  if (sizes.softcap > 0) x = soft_capped(net, "capped", x, sizes.softcap);
   if (sizes.context == 0) return std::move(net).finish(x);
   const std::vector<ValueId> next = net.node_with_results(
       Op::TopK, "model.next", {x},

@@ -18,7 +18,15 @@ struct LlamaSizes {  // Llama 3 8B's; head width even, heads a multiple of kv_he
   bool biases = false;                     // of queries, keys and values: Qwen 2
   bool head_norms = false;                 // of each head's queries and keys: Qwen 3
   bool gelu = false;                       // instead of SiLU: Gemma
+  bool branch_norms = false;               // of what attention and feed-forward add: Gemma 2 and 3
   double embedding_scale = 1;              // Gemma: the root of hidden
+  // Sliding windows (Mistral, Phi-3, Gemma 2 and 3): tokens of local layers see so many up to themselves; 0: all layers
+  // see all. Of so many layers the last one sees all; 0: all layers are local. Local layers may have another base, and
+  // then no factors (Gemma 3).
+  int64_t window = 0, window_period = 0;
+  double local_rotary_base = 0;
+  double attention_scale = 0;                 // of scores; 0: 1 / sqrt(head)
+  double attention_softcap = 0, softcap = 0;  // of scores and of logits: c tanh(x / c); 0: they stay (Gemma 2)
   // Of a mixture (Qwen 3 MoE): so many feed-forward layers of width ffn, of which each token takes `experts_used`; 0:
   // there is one, which all take. What a token makes of each counts by the softmax over those it takes, or, not
   // `shares_of_used`, over all.
@@ -31,6 +39,7 @@ struct LlamaSizes {  // Llama 3 8B's; head width even, heads a multiple of kv_he
   int64_t candidates = 1;   // how many of these
   int64_t cache_bits = 32;  // of a kept number: 32, f32, or 16, f16
 };
+bool is_local(const LlamaSizes& sizes, int64_t layer);
 // What is wrong with the context, or with the experts; "": nothing.
 std::string wrong_context(const LlamaSizes& sizes);
 std::string wrong_experts(const LlamaSizes& sizes);

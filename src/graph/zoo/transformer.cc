@@ -32,7 +32,16 @@ ValueId rotate(ZooNet& net, const std::string& name, ValueId x, const AttentionS
   return net.add(name, straight, across);
 }
 
+double scale_of(const AttentionSpec& spec, int64_t d) {
+  return spec.scale > 0 ? spec.scale : 1 / std::sqrt(static_cast<double>(d));
+}
+
 }  // namespace
+
+ValueId soft_capped(ZooNet& net, const std::string& name, ValueId x, double most) {
+  const ValueId part = net.mul(name + ".part", x, net.scalar(name + ".inverse", 1 / most));
+  return net.mul(name, net.node(Op::Tanh, name + ".tanh", {part}), net.scalar(name + ".most", most));
+}
 
 ValueId reshape(ZooNet& net, const std::string& name, ValueId x, Shape shape) {
   return net.node(Op::Reshape, name, {x}, {{"shape", std::move(shape)}});
@@ -122,10 +131,14 @@ ValueId attention(ZooNet& net, const std::string& name, ValueId q, ValueId k, Va
   k = transpose(net, name + ".k", k, columns_last);
   v = transpose(net, name + ".v", v, rows_last);
   ValueId scores = net.node(Op::MatMul, name + ".scores", {q, k});
-  scores = net.mul(name + ".scaled", scores, net.scalar(name + ".scale", 1 / std::sqrt(static_cast<double>(d))));
+  scores = net.mul(name + ".scaled", scores, net.scalar(name + ".scale", scale_of(spec, d)));
+  if (spec.softcap > 0) scores = soft_capped(net, name + ".capped", scores, spec.softcap);
   if (spec.causal) {
+    // Where the window is wider than the prompt it hides nothing.
+    const bool windowed = spec.window > 0 && spec.window < tokens;
+    const std::vector<float> window(windowed ? 1 : 0, static_cast<float>(spec.window));
     scores = net.add(name + ".masked", scores,
-                     net.table(name + ".mask", Formula::causal_mask, {tokens, tokens}, masked_score));
+                     net.table(name + ".mask", Formula::causal_mask, {tokens, tokens}, masked_score, window));
   }
   const auto last = static_cast<int64_t>(net.shape(scores).size()) - 1;
   const ValueId shares = net.node(Op::Softmax, name + ".softmax", {scores}, {{"axis", last}});
@@ -158,7 +171,10 @@ ValueId attention_over_cache(ZooNet& net, const std::string& name, ValueId q, Va
   v = by_head(".v", v, kv_heads, true);
   const ValueId keys = kept("keys", k), values = kept("values", v);
   const ValueId context = net.node(Op::CachedAttention, name + ".context", {q, keys, values, cache.lengths},
-                                   {{"causal", int64_t{1}}, {"scale", 1 / std::sqrt(static_cast<double>(d))}});
+                                   {{"causal", int64_t{1}},
+                                    {"scale", scale_of(spec, d)},
+                                    {"softcap", spec.softcap},
+                                    {"window", spec.window < cache.positions ? spec.window : int64_t{0}}});
   return reshape(net, name + ".merged", transpose(net, name + ".context_rows", context, heads_first),
                  {0, tokens, x[2]});
 }

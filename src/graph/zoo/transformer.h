@@ -35,9 +35,12 @@ struct AttentionSpec {
   double rotary_base = 0;  // 0: queries and keys are not rotated by their positions
   std::vector<float> rotary_factors = {};  // graph/formula.h
   double norm_epsilon = 0;                 // 0: queries and keys are not normalised head by head
+  int64_t window = 0;                      // a token sees so many up to itself (Beltagy et al., 2020); 0: all of them
+  double scale = 0;                        // of scores; 0: 1 / sqrt(d)
+  double softcap = 0;                      // c tanh(score / c) instead of the score (Gemma 2); 0: it stays
 };
 
-// softmax(q kᵀ / sqrt(d) + mask) v, head by head, of projections that lie side by side in the last axis.
+// softmax(scale q kᵀ + mask) v, head by head, of projections that lie side by side in the last axis.
 ValueId attention(ZooNet& net, const std::string& name, ValueId q, ValueId k, ValueId v, const AttentionSpec& spec);
 
 // What attention over a sequence that goes on needs besides (graph/zoo/llama.h).
@@ -51,6 +54,9 @@ struct CacheSpec {
 // too.
 ValueId attention_over_cache(ZooNet& net, const std::string& name, ValueId q, ValueId k, ValueId v,
                              const AttentionSpec& spec, const CacheSpec& cache);
+
+// most tanh(x / most)
+ValueId soft_capped(ZooNet& net, const std::string& name, ValueId x, double most);
 
 // Rows [first, end) of an axis.
 ValueId rows(ZooNet& net, const std::string& name, ValueId x, int64_t axis, int64_t first, int64_t end);

@@ -48,7 +48,9 @@ class Rows {
         mask_(mask_of(call)),
         epilogue_(call),
         scale_(broadcast(static_cast<float>(attr_float(call.desc->attrs, "scale")))),
+        softcap_(static_cast<float>(attr_float(call.desc->attrs, "softcap"))),
         causal_(attr_int(call.desc->attrs, "causal") != 0),
+        window_(attr_int(call.desc->attrs, "window") == 0 ? a_.keys : attr_int(call.desc->attrs, "window")),
         shared_(a_.heads / a_.kv_heads) {}
 
   void run() const {
@@ -162,16 +164,19 @@ class Rows {
     float* out = output(call_) + at * n;
     const int64_t length = length_of(call_, sample, a_.keys);
     const auto query = [&](int64_t r) { return (first + r) % a_.queries; };
-    int64_t seen[rows], end = 0;
+    int64_t seen[rows], first_seen[rows], begin = a_.keys, end = 0;
     Block<rows> block;
     for (int r = 0; r < rows; ++r) {
       seen[r] = causal_ ? std::clamp<int64_t>(a_.seen(query(r), length), 0, length) : length;
+      first_seen[r] = std::max<int64_t>(0, seen[r] - window_);
+      begin = std::min(begin, first_seen[r]);
       end = std::max(end, seen[r]);
       block.largest[r] = no_score;
       block.sum[r] = 0;
     }
     std::fill_n(out, rows * n, 0.0f);
-    for (int64_t key = 0; key < end; key += attention_keys) {
+    // Blocks begin where they do without a window, so that a row has its bits whoever is beside it.
+    for (int64_t key = begin / attention_keys * attention_keys; key < end; key += attention_keys) {
       const int64_t count = std::min(attention_keys, end - key);
       Run runs[attention_keys];
       const int made = runs_of(kv_head, key, count, runs);
@@ -179,10 +184,13 @@ class Rows {
       for (int r = 0; r < rows; ++r) {
         map_row(
             block.scores[r], count, [&](const Packet& x) { return multiply(x, scale_); }, block.scores[r]);
+        if (softcap_ != 0) cap(block.scores[r], count);
         const int64_t head = kv_head % a_.kv_heads * shared_ + (first + r) / a_.queries;
-        block.shrink[r] =
-            exponentials(block.scores[r], mask_.at(sample, head, query(r), key),
-                         std::clamp<int64_t>(seen[r] - key, 0, count), count, block.largest[r], block.sum[r]);
+        const int64_t hidden = std::clamp<int64_t>(first_seen[r] - key, 0, count);
+        std::fill_n(block.scores[r], hidden, 0.0f);
+        block.shrink[r] = exponentials(block.scores[r] + hidden, mask_.at(sample, head, query(r), key + hidden),
+                                       std::clamp<int64_t>(seen[r] - key - hidden, 0, count - hidden), count - hidden,
+                                       block.largest[r], block.sum[r]);
       }
       const auto take = [](const float* from) { return load(from); };
       const auto put = [](float* to, const Packet& x) { store(to, x); };
@@ -205,6 +213,13 @@ class Rows {
     epilogue_.apply(output(call_), out - output(call_), rows * n);
   }
 
+  void cap(float* scores, int64_t count) const {
+    const Packet most = broadcast(softcap_), part = broadcast(1 / softcap_);
+    map_row(
+        scores, count, [&](const Packet& x) { return multiply(Eigen::internal::ptanh(multiply(x, part)), most); },
+        scores);
+  }
+
   template <int rows>
   void scores_of(Block<rows>& block, const float* q, const Run* runs, int count) const {
     constexpr int together =
@@ -225,7 +240,9 @@ class Rows {
   const Mask mask_;
   const Epilogue epilogue_;
   const Packet scale_;
+  const float softcap_;  // 0: scores stay
   const bool causal_;
+  const int64_t window_;
   const int64_t shared_;  // rows of queries for each of the keys
 };
 
