@@ -30,7 +30,16 @@ if(NLSPLIT_NLSIM)
   pkg_check_modules(SIMGRID REQUIRED IMPORTED_TARGET simgrid)
 endif()
 if(NLSPLIT_NLBENCH)
+  if(NLSPLIT_MPI)
+    find_program(MPI_CXX_COMPILER mpicxx.${NLSPLIT_MPI} REQUIRED)
+  endif()
+  set(MPI_CXX_SKIP_MPICXX ON)  # the C bindings are enough; those for C++ are long deprecated
   find_package(MPI REQUIRED COMPONENTS CXX)
+  # Each has words and variables of its own: base/launcher.cc, exec/mpi/transport_mpi.cc.
+  include(CheckCXXSymbolExists)
+  set(CMAKE_REQUIRED_LIBRARIES MPI::MPI_CXX)
+  check_cxx_symbol_exists(MPICH_VERSION mpi.h NLSPLIT_MPICH)
+  unset(CMAKE_REQUIRED_LIBRARIES)
   pkg_check_modules(LIBZIP REQUIRED IMPORTED_TARGET libzip)
   pkg_check_modules(HWLOC REQUIRED IMPORTED_TARGET hwloc)
   # Not find_package(gRPC): Debian's wants the code generators of all languages, and there is no generated code here.

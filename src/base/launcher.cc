@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "base/host_list.h"
+#include "base/which_mpi.h"
 
 namespace nlsplit::inline base {
 namespace {
@@ -17,9 +18,11 @@ namespace {
 #ifdef NLS_MPICH
 constexpr const char* own_mpirun = "mpiexec.hydra -disable-auto-cleanup";
 constexpr const char* own_pmi = "pmi2";
+constexpr bool is_mpich = true;
 #else
 constexpr const char* own_mpirun = "mpirun --oversubscribe";
 constexpr const char* own_pmi = "pmix";
+constexpr bool is_mpich = false;
 #endif
 
 std::string file_name(const std::string& program) { return std::filesystem::path(program).filename(); }
@@ -65,6 +68,14 @@ std::vector<std::string> command_of(const Launcher& launcher, const std::vector<
       add({fmt::format("--mpi={}", own_pmi)});
     add({"--overlap", "--overcommit", "--cpu-bind=none"});
   }
+  const bool one_list = is_mpich && !launcher.is_srun;  // of hosts, for all components
+  if (one_list && !ranks.empty() && !ranks[0].host.empty()) {
+    std::string hosts;
+    for (const RanksTogether& some : ranks) {
+      for (int rank = 0; rank < some.count; ++rank) hosts += (hosts.empty() ? "" : ",") + some.host;
+    }
+    add({"-hosts", hosts});
+  }
   for (size_t r = 0; r < ranks.size(); ++r) {
     if (r > 0) add({":"});
     if (launcher.is_srun) {
@@ -72,12 +83,14 @@ std::vector<std::string> command_of(const Launcher& launcher, const std::vector<
       add({fmt::format("--ntasks={}", ranks[r].count)});
     } else {
       add({"-np", fmt::format("{}", ranks[r].count)});
-      if (!ranks[r].host.empty()) add({"--host", ranks[r].host});
+      if (!ranks[r].host.empty() && !one_list) add({"--host", ranks[r].host});
     }
     add(ranks[r].command);
   }
   return words;
 }
+
+bool built_for_mpich() { return is_mpich; }
 
 Result<std::vector<std::string>> allocated_nodes() {
   const char* nodes = std::getenv("SLURM_JOB_NODELIST");

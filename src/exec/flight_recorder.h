@@ -18,6 +18,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace nlsplit::inline exec {
@@ -138,6 +139,7 @@ class FlightRecords {
  public:
   // `run`: the same on all ranks of a run, another one for the next.
   FlightRecords(std::string dir, std::string run);
+  void name_run(std::string run) { run_ = std::move(run); }  // before the first of()
   ~FlightRecords();
 
   FlightRecorder& of(int rank, int ranks);  // makes it at the first call
@@ -153,7 +155,8 @@ class FlightRecords {
     FlightRecorder recorder;
     std::string path, temporary;
   };
-  const std::string dir_, run_;
+  const std::string dir_;
+  std::string run_;
   std::mutex making_;
   std::atomic<int> count_{0};
   std::array<std::atomic<One*>, most> all_{};

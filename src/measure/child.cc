@@ -12,14 +12,17 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "base/child_process.h"
 #include "base/interrupts.h"
+#include "base/which_mpi.h"
 
 namespace nlsplit::inline measure {
 namespace fs = std::filesystem;
@@ -140,7 +143,8 @@ class Watched {
         return lost(fmt::format("{} was ended: {}", name, gets_on.error().message));
       }
     }
-    return ChildEnd{WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_), without_token_lines()};
+    const int code = WIFSIGNALED(status_) ? 128 + WTERMSIG(status_) : WEXITSTATUS(status_);
+    return ChildEnd{built_for_mpich() ? code_of_mpich(code) : code, without_token_lines()};
   }
 
  private:
@@ -196,6 +200,24 @@ class Watched {
       kill_at_ = never;
       ::kill(child_, SIGKILL);
     }
+  }
+
+  // MPICH's launcher makes one number of all codes and signals. What a rank said counts; where that was dropped, a rank
+  // was killed.
+  int code_of_mpich(int code) const {
+    const int of_lost = exit_code(lost(""));
+    return code == 0 || options_.token.empty() ? code : code_of_ranks().value_or(code <= of_lost ? code : of_lost);
+  }
+
+  // None: nobody said it.
+  std::optional<int> code_of_ranks() const {
+    const std::string mark = fmt::format("nlbench[{}] ended with exit code ", options_.token);
+    const size_t at = said_.rfind(mark);
+    int code = 0;
+    if (at == std::string::npos) return std::nullopt;
+    const char* const begin = said_.data() + at + mark.size();
+    return std::from_chars(begin, said_.data() + said_.size(), code).ec == std::errc() ? std::optional(code)
+                                                                                       : std::nullopt;
   }
 
   std::string without_token_lines() const {

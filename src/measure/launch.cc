@@ -13,6 +13,7 @@
 #include "base/child_process.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/which_mpi.h"
 
 namespace nlsplit::inline measure {
 namespace {
@@ -212,9 +213,9 @@ Result<ChildEnd> launch(const LaunchArguments& arguments, const std::string& dir
     for (const std::string& host : hosts) ranks.push_back({host, 1, run});
   }
   constexpr double grace_s = 15, start_s = 60;
-  // mpirun and srun pass SIGUSR1 on at once; mpirun SIGTERM only a second later.
+  // mpirun and srun pass SIGUSR1 on at once; Open MPI's SIGTERM only a second later, MPICH's at once.
   return run_child(command_of(launcher, ranks), {.quietly = true,
-                                                 .on_interrupt = SIGUSR1,
+                                                 .on_interrupt = built_for_mpich() ? SIGTERM : SIGUSR1,
                                                  .on_parents_death = SIGTERM,
                                                  .token = token,
                                                  .start_s = start_s,

@@ -52,9 +52,11 @@ std::string flight_dir(const RunArguments& arguments) {
   return arguments.json.empty() ? "nlbench.flight" : arguments.json + ".flight";
 }
 
-// The same on all ranks of an mpirun, another one for the next.
+// The same on all ranks of a launch, another one for the next; null: the launcher (MPICH's) gives it no name.
+const char* name_of_launch() { return std::getenv("PMIX_NAMESPACE"); }
+
 std::string run_id() {
-  const char* job = std::getenv("PMIX_NAMESPACE");
+  const char* job = name_of_launch();
   return job != nullptr ? job : fmt::format("{}-{}", ::getpid(), std::time(nullptr));
 }
 
@@ -385,6 +387,13 @@ int run_command(const RunArguments& arguments) {
   auto transport = kind.start(std::move(start));
   if (!transport) return report(transport.error());
   rank = (*transport)->rank();
+  if (as.by_launcher && name_of_launch() == nullptr) {
+    std::string of_first = run_id();
+    if (const Status told = broadcast(**transport, &of_first, {patience_s, interrupted, "the name of the run"});
+        !told.ok())
+      return finish(told, rank == 0);
+    records.name_run(std::move(of_first));
+  }
   started = true;
   options->flight = &records;
   (*transport)->liveness().record_in(&records.of(rank, (*transport)->size()));

@@ -1,5 +1,6 @@
 // A rank that dies or is stopped while nlbench runs over MPI, in every phase: all end in time, with one message and
 // exit code 3. And a long computation is no such thing. Links that are cut: tests/emulate/cut_test.cc.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -110,16 +111,20 @@ class MpiRun {
     }
   }
 
-  // Its process, or 0. In /proc/PID/environ is how Open MPI tells a process its rank.
+  // Its process, or 0. In /proc/PID/environ is how Open MPI, or MPICH, tells a process its rank.
   pid_t find_rank(int rank) const {
-    const std::string wanted = std::string("OMPI_COMM_WORLD_RANK=") + std::to_string(rank) + '\0';
+    const std::string of_open_mpi = fmt::format("OMPI_COMM_WORLD_RANK={}", rank) + '\0',
+                      of_mpich = fmt::format("PMI_RANK={}", rank) + '\0';
     std::error_code failure;
     for (const fs::directory_entry& entry : fs::directory_iterator("/proc", failure)) {
       const std::string name = entry.path().filename();
       if (name.find_first_not_of("0123456789") != std::string::npos) continue;
       if (fs::read_symlink(entry.path() / "cwd", failure) != dir_ || failure) continue;
       if (fs::read_symlink(entry.path() / "exe", failure).filename() != "nlbench") continue;
-      if (('\0' + text_of(entry.path() / "environ")).find('\0' + wanted) != std::string::npos) return std::stoi(name);
+      const std::string environment = '\0' + text_of(entry.path() / "environ");
+      for (const std::string& wanted : {of_open_mpi, of_mpich}) {
+        if (environment.find('\0' + wanted) != std::string::npos) return std::stoi(name);
+      }
     }
     return 0;
   }

@@ -39,6 +39,7 @@ extern "C" {
 int MPI_Finalize() {
   const char *signal = std::getenv("STRIKE_FINALIZE"), *wanted = std::getenv("STRIKE_RANK"),
              *rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (rank == nullptr) rank = std::getenv("PMI_RANK");  // MPICH's
   if (signal != nullptr && wanted != nullptr && rank != nullptr && std::strcmp(wanted, rank) == 0)
     ::kill(::getpid(), std::atoi(signal));
   return next<int()>("MPI_Finalize")();

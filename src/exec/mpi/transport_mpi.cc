@@ -1,10 +1,9 @@
 #include "exec/mpi/transport_mpi.h"
 
 #include <fmt/format.h>
-#define OMPI_SKIP_MPICXX 1  // the C bindings are enough; those for C++ are long deprecated
 #include <mpi.h>
-#if __has_include(<mpi-ext.h>)
-#include <mpi-ext.h>  // Open MPI's: whether it is CUDA-aware
+#ifdef OPEN_MPI
+#include <mpi-ext.h>  // whether it is CUDA-aware
 #endif
 #include <sched.h>
 #include <sys/syscall.h>
@@ -13,6 +12,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <limits>
@@ -521,6 +521,21 @@ class MpiTransport : public Transport, private NativeCollectives {
   std::vector<Request> free_;
 };
 
+// Before MPI starts. What the user has set stays.
+void set_up_mpi([[maybe_unused]] bool by_launcher) {
+#ifdef OPEN_MPI
+  // Over TCP Open MPI 4.1 has the receiver ask for each piece of a large message, and both ends' processors compute
+  // meanwhile: so the sender is to send all of it once the receiver is ready. What the other side must know of a
+  // message waits behind what the socket holds of one that goes there: so it holds little (docs/performance.md).
+  ::setenv("OMPI_MCA_btl_tcp_flags", "send,inplace,hetero-rdma", 0);
+  ::setenv("OMPI_MCA_btl_tcp_sndbuf", "524288", 0);
+#else
+  // When a rank is gone MPICH's launcher sends this to the others. It is no interrupt, and the heartbeat says which
+  // one.
+  if (by_launcher) std::signal(SIGUSR1, SIG_IGN);
+#endif
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Transport>> start_mpi(TransportOptions options) {
@@ -537,11 +552,7 @@ Result<std::unique_ptr<Transport>> start_mpi(TransportOptions options) {
             true);
   });
   int provided = MPI_THREAD_SINGLE;
-  // Over TCP Open MPI 4.1 has the receiver ask for each piece of a large message, and both ends' processors compute
-  // meanwhile: so the sender is to send all of it once the receiver is ready. What the other side must know of a
-  // message waits behind what the socket holds of one that goes there: so it holds little (docs/performance.md).
-  ::setenv("OMPI_MCA_btl_tcp_flags", "send,inplace,hetero-rdma", 0);
-  ::setenv("OMPI_MCA_btl_tcp_sndbuf", "524288", 0);
+  set_up_mpi(options.as.by_launcher);
   if (const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided); code != MPI_SUCCESS) {
     return failed("MPI does not start: " + text_of(code));
   }

@@ -12,6 +12,7 @@ namespace {
 
 void wait_before(const std::string& call) {
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (rank == nullptr) rank = std::getenv("PMI_RANK");  // MPICH's
   const char* calls = std::getenv("SLOW_CALLS");
   if (rank == nullptr || calls == nullptr) return;
   std::istringstream list(calls);

@@ -39,7 +39,7 @@ double processor_time_s() {
 
 bool is_this_rank() {
   const char* rank = std::getenv("STUCK_RANK");
-  return rank == nullptr || std::strcmp(rank, environment("OMPI_COMM_WORLD_RANK", "0")) == 0;
+  return rank == nullptr || std::strcmp(rank, environment("OMPI_COMM_WORLD_RANK", environment("PMI_RANK", "0"))) == 0;
 }
 
 void touch_what_is_gone() {
