@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 
+#include "cost/messages.h"
 #include "kernels/layout.h"
 
 namespace nlsplit::inline compiler {
@@ -45,6 +46,25 @@ int DeviceBuffers::uses_of(const Flow& flow) const {
     if (here) ++uses;
   }
   return uses;
+}
+
+// As many as the inputs have where they are cut: a device that shares the work must not wait for a message to leave
+// before it computes on.
+int DeviceBuffers::instances_of(const Flow& flow) const {
+  const bool cut_here = d_ == l_.source && l_.graph->is_input_part(flow.root);
+  const int uses = uses_of(flow);
+  return cut_here ? uses : std::min(std::max(l_.table.instances, l_.table.room), uses);
+}
+
+// By a stage that has it from this device itself.
+bool DeviceBuffers::is_read_here(const Flow& flow) const {
+  for (int m = 0; m < l_.micro_batches(); ++m) {
+    if (l_.device_of(flow.producer, m) != d_) continue;
+    if (std::ranges::any_of(flow.consumers,
+                            [&](int stage) { return l_.device_of(stage, m) == d_ && !l_.is_sent_to(flow, stage, m); }))
+      return true;
+  }
+  return false;
 }
 
 // ---- Names. A value's first buffer has the value's name, which no other value has, nor any name that is made up.
@@ -126,11 +146,8 @@ Stored DeviceBuffers::storage(ValueId root, int block, ValueId as) {
   const int f = l_.flow_of[root.index()];
   int instances = 1;
   if (l_.training == nullptr && f >= 0 && layouts_[at(f)] == block) {  // a training schedule says how many by its order
-    instances = uses_of(l_.flows[at(f)]);
-    // As many as the inputs have where they are cut: a device that shares the work must not wait for a message to
-    // leave before it computes on.
-    const bool cut_here = d_ == l_.source && l_.graph->is_input_part(root);
-    if (!cut_here) instances = std::min(std::max(l_.table.instances, l_.table.room), instances);
+    const Flow& flow = l_.flows[at(f)];
+    if (!l_.is_converted(flow) || is_read_here(flow)) instances = instances_of(flow);
   }
   const std::string name = as == root ? layout_name(root, block) : free_name(as);
   if (l_.phase_of(root) == NodePhase::step) {  // once in a step, so that there is one
@@ -270,7 +287,21 @@ ValueId DeviceBuffers::received_as(const Flow& flow) const {
   return flow.root;
 }
 
+// "conv1_f16".
+Stored DeviceBuffers::converted(const Flow& flow) {
+  const auto [place, is_new] = converted_.try_emplace(flow.root);
+  if (is_new) {
+    const Value& value = g_.value(flow.root);
+    const TensorType type =
+        with_block(traveling(value.type, flow.travels_as), layouts_[at(l_.flow_of[flow.root.index()])]);
+    const std::string name = unique_name(fmt::format("{}_{}", value.name, name_of(flow.travels_as)));
+    place->second = {add_open(name, type, instances_of(flow)), flow.root};
+  }
+  return place->second;
+}
+
 BufferId DeviceBuffers::message(const Flow& flow) {
+  if (l_.is_converted(flow)) return converted(flow).buffer;
   const int block = layouts_[at(l_.flow_of[flow.root.index()])];
   if (const Stored& known = place_of(flow.root, block); known.buffer.valid()) return known.buffer;
   return storage(flow.root, block, block > 0 ? flow.root : received_as(flow)).buffer;

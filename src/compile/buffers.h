@@ -44,7 +44,10 @@ class DeviceBuffers {
   Stored storage(ValueId root, int block, ValueId as);
   // What a recomputation makes of it; row-major.
   Stored recomputed(ValueId root);
+  // What its messages are sent from and received in: of a flow that is not converted the value itself.
   BufferId message(const Flow& flow);
+  // Where a flow that is converted lies as it travels.
+  Stored converted(const Flow& flow);
   BufferId received(ValueId root) const { return row_major_[root.index()].buffer; }  // in training
   const Stored& copy_of_stage(int stage, ValueId root, int block);
   // A value as itself, given where its root is stored.
@@ -91,6 +94,8 @@ class DeviceBuffers {
 
   bool runs_here(int stage) const;
   int uses_of(const Flow& flow) const;
+  bool is_read_here(const Flow& flow) const;
+  int instances_of(const Flow& flow) const;
   std::string free_name(ValueId value);
   std::string own_name(ValueId value);
   std::string unique_name(const std::string& wanted);
@@ -109,6 +114,7 @@ class DeviceBuffers {
   std::vector<int> stages_here_;
   std::vector<Stored> row_major_, blocked_;  // [root value]
   std::map<ValueId, Stored> recomputed_;
+  std::map<ValueId, Stored> converted_;
   std::map<std::tuple<int, ValueId, int>, Stored> copies_of_stage_;  // by stage, root and layout
   std::map<std::pair<BufferId, ValueId>, BufferId> views_;
   std::vector<bool> named_;                              // [value]: a buffer has its name

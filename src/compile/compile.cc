@@ -7,6 +7,7 @@
 
 #include "compile/lowering.h"
 #include "compile/print.h"
+#include "graph/passes/precision.h"
 #include "program/scalars.h"
 
 namespace nlsplit::inline compiler {
@@ -30,6 +31,23 @@ Result<Program> lower(Lowering& lowering, const KernelGraph& graph, const Plan& 
   return std::move(lowering.program);
 }
 
+// Of what is converted to be sent: it is rounded as a network of that type rounds all of its values.
+Promise promise_of_messages(const Lowering& lowering) {
+  if (lowering.cluster->messages == DType::f32) return {};
+  for (const std::vector<OrderedSlot>& slots : lowering.slots) {
+    for (const OrderedSlot& slot : slots) {
+      for (const Port& port : slot.sends) {
+        if (at(port.flow) == lowering.flows.size()) continue;  // a credit
+        const Flow& flow = lowering.flows[at(port.flow)];
+        if (!lowering.is_converted(flow)) continue;
+        return {rounding_tolerance(coarser(flow.travels_as, coarsest_type(lowering.graph->graph))),
+                fmt::format("values travel between devices as {}", name_of(flow.travels_as))};
+      }
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Compiled> compile(const KernelGraph& graph, const Plan& plan, const Cluster& cluster, const Endpoints& endpoints,
@@ -43,6 +61,7 @@ Result<Compiled> compile(const KernelGraph& graph, const Plan& plan, const Clust
   lowering.costs = costs;
   lowering.endpoints = endpoints;
   lowering.row_major_messages = options.row_major_messages;
+  lowering.convert_always = options.convert_always;
   lowering.all_reduce = options.all_reduce;
   lowering.buckets = options.buckets;
   lowering.zero = options.zero;
@@ -61,6 +80,8 @@ Result<Compiled> compile(const KernelGraph& graph, const Plan& plan, const Clust
     if (options.after_pass) options.after_pass("split", print_split(split.kernels, split.plan, cluster));
   }
   ASSIGN_OR_RETURN(compiled.program, lower(lowering, graph, plan, options));
+  if (Promise promise = promise_of_messages(lowering); promise.tolerance > compiled.promise.tolerance)
+    compiled.promise = std::move(promise);
   declare_maxima(compiled.program);
   compiled.online = std::move(lowering.online);
   return compiled;

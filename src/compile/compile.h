@@ -49,6 +49,7 @@ struct CompileOptions {
   // Of a session: device 0 is the one that has the inputs and is given the outputs, also where no state asks for that.
   bool inputs_on_first = false;
   bool row_major_messages = false;  // as between devices of unlike levels, whatever the devices
+  bool convert_always = false;      // what crosses stages is converted as if they were on different devices
   // Told after each pass its name and what it made, as text.
   std::function<void(std::string_view pass, const std::string& text)> after_pass = {};
 };

@@ -40,6 +40,12 @@ class DeviceWriter {
       add(l_.training->nodes.sums);
       add(l_.training->nodes.updates);
     }
+    for (const Flow& flow : l_.flows) {
+      if (l_.cluster->messages == DType::f32) break;
+      givers_.resize(at(l_.stages()) + 1);
+      if (!l_.is_converted(flow)) continue;
+      for (const int stage : flow.consumers) givers_[at(stage)].insert(flow.producer);
+    }
     for (const OrderedSlot& slot : l_.slots[at(d_)])
       steps_here_ += slot.phase == Phase::step && slot.stage < l_.stages() ? 1 : 0;
     if (out_.kind == DeviceKind::host) return;
@@ -126,6 +132,33 @@ class DeviceWriter {
     emit(segment, std::move(instr));
   }
 
+  // The same values in another element type.
+  void emit_cast(Segment& segment, ValueId root, BufferId from, BufferId to) {
+    ComputeDesc desc;
+    desc.op = Op::Cast;
+    desc.attrs = {{"to", std::string(name_of(out_.buffer(to).type.dtype))}};
+    desc.inputs = {out_.buffer(from).type};
+    desc.outputs = {out_.buffer(to).type};
+    desc.kernel = choose_kernel(desc, out_.level).value();
+    Instr instr;
+    instr.opcode = Opcode::compute;
+    instr.desc = intern_desc(program_, desc);
+    instr.reads = {{from}};
+    instr.writes = {{to}};
+    if (const Bytes workspace = workspace_of(desc, out_.cores); workspace.value() > 0)
+      instr.workspace = {buffers_.workspace(workspace)};
+    instr.label = fmt::format("{} {}", g_.value(root).name, name_of(desc.outputs[0].dtype));
+    emit(segment, std::move(instr));
+  }
+
+  // Of what the segment has made: once, however many devices it is sent to.
+  void convert(Segment& segment, const Flow& flow) {
+    if (std::ranges::find(converted_, flow.root) != converted_.end()) return;
+    converted_.push_back(flow.root);
+    const Stored& from = buffers_.place_of(flow.root, layouts_[at(l_.flow_of[flow.root.index()])]);
+    emit_cast(segment, flow.root, buffers_.seen_as(from, flow.root), buffers_.converted(flow).buffer);
+  }
+
   // A part of an input, taken out of it.
   Instr cut_input(ValueId part, const Stored& to) {
     const Node& node = g_.node(g_.value(part).producer);
@@ -168,8 +201,18 @@ class DeviceWriter {
         there.copies = 1;
       } else {
         CHECK(f >= 0, "a value from another stage is in no message");
-        there.set(layouts_[at(f)]);
-        (void)buffers_.message(l_.flows[at(f)]);
+        const Flow& flow = l_.flows[at(f)];
+        const int as_sent = layouts_[at(f)];
+        there.set(as_sent);
+        if (!l_.is_converted(flow)) {
+          (void)buffers_.message(flow);
+        } else if (l_.is_sent_to(flow, segment.stage, micro_batch_)) {
+          const Stored& copy = buffers_.copy_of_stage(segment.stage, root, as_sent);
+          emit_cast(segment, root, buffers_.converted(flow).buffer, copy.buffer);
+          there.copies = as_sent == 0 ? 1 : 2;
+        } else {
+          (void)buffers_.storage(root, as_sent, root);
+        }
       }
     }
     const auto stored = [&](int in_block) {
@@ -256,13 +299,20 @@ class DeviceWriter {
       Available& there = available_[value.index()];
       there = {static_cast<int>(out_.segments.size()), false, false, 0};
       there.set(made);
-      if (f < 0 || layouts_[at(f)] == made) continue;
-      const int block = layouts_[at(f)];
-      const BufferId message = buffers_.message(l_.flows[at(f)]);
-      CHECK(message.valid(), "a message without a buffer");
-      emit_reorder(segment, value, buffers_.place_of(value, made), made, buffers_.place_of(value, block), block);
-      there.set(block);
+      if (f < 0) continue;
+      const Flow& flow = l_.flows[at(f)];
+      if (const int block = layouts_[at(f)]; block != made) {
+        const Stored& sent =
+            l_.is_converted(flow) ? buffers_.storage(value, block, value) : place_of_message(flow, block);
+        emit_reorder(segment, value, buffers_.place_of(value, made), made, sent, block);
+        there.set(block);
+      }
+      if (l_.convert_always && l_.is_converted(flow)) convert(segment, flow);
     }
+  }
+  const Stored& place_of_message(const Flow& flow, int block) {
+    CHECK(buffers_.message(flow).valid(), "a message without a buffer");
+    return buffers_.place_of(flow.root, block);
   }
 
   void begin_sum(Segment& segment, const Operand& sum, const Operand& part, const std::string& label) {
@@ -310,7 +360,10 @@ class DeviceWriter {
       emit(segment, copy({buffers_.credit_in()}, {buffers_.token()}, "credit"));
   }
   void send(Segment& segment, const Port& port) {
-    if (is_credit(port)) emit(segment, copy({buffers_.token()}, {buffers_.credit_out()}, "credit"));
+    if (is_credit(port))
+      emit(segment, copy({buffers_.token()}, {buffers_.credit_out()}, "credit"));
+    else if (const Flow& flow = l_.flows[at(port.flow)]; l_.is_converted(flow))
+      convert(segment, flow);
     const BufferId buffer = is_credit(port) ? buffers_.credit_out() : buffers_.message(l_.flows[at(port.flow)]);
     emit(segment, transfer(Opcode::send, buffer, port));
   }
@@ -464,6 +517,8 @@ class DeviceWriter {
     segment.stage = slot.stage < 0 || sink ? io_stage : slot.stage;
     segment.shard = sink ? 1 : slot.stage == ahead_stage ? 2 : 0;
     segment.phase = slot.phase;
+    micro_batch_ = slot.micro_batch;
+    converted_.clear();
     receive(segment, slot);
     if (segment.stage < 0) {
       if (slot.stage == source_stage) feed(segment, slot);
@@ -594,6 +649,10 @@ class DeviceWriter {
     for (const Variant& known : variants_) {
       if (known.slot->stage != slot.stage || known.slot->phase != slot.phase || known.first != first_) continue;
       if (known.slot->reduces != slot.reduces) continue;
+      if (!is_given_alike(*known.slot, slot)) {
+        ++number;
+        continue;
+      }
       if (known.slot->recvs == slot.recvs && known.slot->sends == slot.sends) return known.segment;
       ++number;
     }
@@ -601,6 +660,14 @@ class DeviceWriter {
     out_.segments.push_back(make_segment(slot, number));
     variants_.push_back({&slot, segment, first_});
     return segment;
+  }
+  // Whether the same values come from other devices, converted, and the others from this one.
+  bool is_given_alike(const OrderedSlot& a, const OrderedSlot& b) const {
+    if (givers_.empty() || a.stage < 0 || a.stage == l_.stages()) return true;
+    return std::ranges::all_of(givers_[at(a.stage)], [&](int stage) {
+      const auto is_here = [&](int m) { return l_.device_of(stage, m) == d_; };
+      return is_here(a.micro_batch) == is_here(b.micro_batch);
+    });
   }
   // Whether the stage's sums had not begun; they have now.
   bool begin_sums(int stage) {
@@ -620,11 +687,14 @@ class DeviceWriter {
   const std::vector<NodeKernel>* kernels_ = nullptr;
   std::vector<int>* interned_ = nullptr;
   DeviceBuffers buffers_;
-  std::vector<Available> available_;  // [root value]
-  std::vector<ValueId> state_of_;     // [value]: the state whose new value it is; empty: inference
-  bool first_ = false;                // the segment being made begins its stage's sums
-  int steps_here_ = 0;                // slots that update weights
-  std::set<size_t> stepped_;          // nodes of the step that are computed
+  std::vector<Available> available_;   // [root value]
+  std::vector<ValueId> state_of_;      // [value]: the state whose new value it is; empty: inference
+  int micro_batch_ = 0;                // of the slot that the segment being made is the first for
+  std::vector<ValueId> converted_;     // in the segment being made, to be sent
+  std::vector<std::set<int>> givers_;  // [stage]: stages whose results travel to it converted; empty: none do
+  bool first_ = false;                 // the segment being made begins its stage's sums
+  int steps_here_ = 0;                 // slots that update weights
+  std::set<size_t> stepped_;           // nodes of the step that are computed
   std::vector<InPlace> in_place_;
   int64_t moment_ = 0;
   struct Variant {

@@ -47,6 +47,7 @@ struct Flow {
   int producer = source_stage;  // stage
   std::vector<int> consumers;   // stages, ascending
   bool backward = false;        // a gradient: it goes from later stages to earlier ones
+  DType travels_as = {};        // its messages' (cost/messages.h); the value's own: they are the value as it is stored
 };
 
 // Micro-batch m + in_flight may enter the first stage when m has left the last one. Where those are different devices a
@@ -139,6 +140,7 @@ struct Lowering {
   const CostTable* costs = nullptr;
   Endpoints endpoints;
   bool row_major_messages = false;
+  bool convert_always = false;                    // CompileOptions
   std::optional<CollectiveAlgorithm> all_reduce;  // none: the fastest
   bool native = false;                            // CompileOptions
   std::optional<int> buckets;                     // of gradients; none: as many as are fastest
@@ -178,6 +180,12 @@ struct Lowering {
     if (stage == source_stage) return source;
     if (stage == stages()) return sink;
     return stage_device[at(stage)][at(m)];
+  }
+  // Whether its messages are of another type than the value. Then they have buffers of their own.
+  bool is_converted(const Flow& flow) const { return flow.travels_as != graph->graph.value(flow.root).type.dtype; }
+  // Whether who computes `stage` with micro-batch m is sent the value. Else it was made on the same device.
+  bool is_sent_to(const Flow& flow, int stage, int m) const {
+    return convert_always || device_of(flow.producer, m) != device_of(stage, m);
   }
   // Devices that had a micro-batch of the stage, and so update it.
   const std::vector<int>& group(int stage) const { return reductions[at(stage)].group; }

@@ -8,6 +8,7 @@
 
 #include "base/limits.h"
 #include "compile/lowering.h"
+#include "cost/messages.h"
 #include "partition/layer_names.h"
 
 namespace nlsplit::inline compiler {
@@ -208,6 +209,10 @@ Status add_flows(Lowering& lowering) {
                                        ? std::string("the sink")
                                        : fmt::format("'{}' of another stage", g.nodes[*reader].name));
     }
+    // Nobody computes where inputs and their parts come from.
+    flow.travels_as = producer == source_stage
+                          ? g.value(root).type.dtype
+                          : travels_as(g, root, is_output[root.index()], lowering.cluster->messages);
     lowering.flow_of[root.index()] = static_cast<int>(lowering.flows.size());
     lowering.flows.push_back(std::move(flow));
   };
@@ -235,6 +240,11 @@ Status place(Lowering& lowering) {
   RETURN_IF_ERROR(check_given(lowering));
   const KernelGraph& network = *lowering.network;
   lowering.training = network.training.get();
+  const DType messages = lowering.cluster->messages;
+  CHECK(may_travel_as(messages), "a type that no message has");
+  if (lowering.training != nullptr && messages != DType::f32)
+    return unsupported(fmt::format(
+        "messages in {} are for inference: activations and gradients of training travel in f32", name_of(messages)));
   lowering.graph = lowering.training == nullptr ? &network : &lowering.training->step;
   Program& program = lowering.program;
   program.batch = samples_of(network.graph) * lowering.plan->micro_batches;

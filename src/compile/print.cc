@@ -71,8 +71,9 @@ std::string print_placement(const Lowering& lowering) {
     std::vector<std::string> consumers;
     for (const int c : flow.consumers) consumers.push_back(stage_name(lowering, c));
     const Value& value = lowering.graph->graph.value(flow.root);
-    text += fmt::format("{} {} {}: {} to {}\n", flow.backward ? "gradient" : "value", value.name, to_string(value.type),
-                        stage_name(lowering, flow.producer), fmt::join(consumers, ", "));
+    text += fmt::format("{} {} {}: {} to {}{}\n", flow.backward ? "gradient" : "value", value.name,
+                        to_string(value.type), stage_name(lowering, flow.producer), fmt::join(consumers, ", "),
+                        lowering.is_converted(flow) ? fmt::format(", as {}", name_of(flow.travels_as)) : "");
   }
   return text;
 }

@@ -7,6 +7,7 @@
 
 #include "compile/lowering.h"
 #include "compile/stage_memory.h"
+#include "cost/messages.h"
 #include "schedule/assign.h"
 #include "schedule/online_choice.h"
 
@@ -72,7 +73,7 @@ Result<std::vector<double>> message_seconds(const Lowering& lowering) {
     for (const Flow& flow : lowering.flows) {
       const int next = static_cast<int>(s) + 1;
       if (flow.producer != static_cast<int>(s) || !std::ranges::binary_search(flow.consumers, next)) continue;
-      const Bytes size = size_of(lowering.graph->graph.value(flow.root).type);
+      const Bytes size = size_of(traveling(lowering.graph->graph.value(flow.root).type, flow.travels_as));
       const MessageCost& cost = size <= cluster.eager_limit ? route.eager : route.rendezvous;
       seconds[s] += (cost.latency + size / cost.bandwidth).value();
     }
@@ -123,7 +124,7 @@ Status add_ways(const Lowering& lowering, ScheduleInput& schedule) {
       const bool from_one = flow.producer == source_stage || lowering.stage_devices[at(flow.producer)].size() == 1;
       const int to = in ? stage : static_cast<int>(stages.size());
       if (!std::ranges::binary_search(flow.consumers, to) || (in ? !from_one : flow.producer != stage)) continue;
-      const Bytes size = size_of(lowering.graph->graph.value(flow.root).type);
+      const Bytes size = size_of(traveling(lowering.graph->graph.value(flow.root).type, flow.travels_as));
       for (size_t r = 0; r < replicas.size(); ++r) {
         const int other = !in                             ? lowering.sink
                           : flow.producer == source_stage ? lowering.source

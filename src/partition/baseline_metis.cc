@@ -114,7 +114,7 @@ LayerGraph layer_graph(const Graph& graph, const std::vector<size_t>& cuts, cons
   };
   std::vector<std::map<size_t, double>> bytes(cuts.size());
   double all_bytes = 0;
-  for (const Crossing& crossing : find_crossings(graph)) {
+  for (const Crossing& crossing : find_crossings(graph, DType::f32)) {
     if (crossing.made < 0) continue;
     const size_t from = layer(static_cast<size_t>(crossing.made));
     for (const size_t node : crossing.read) {

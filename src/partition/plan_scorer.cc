@@ -46,7 +46,7 @@ PlanScorer::PlanScorer(const Graph& graph, const Cluster& cluster, const Network
                        SearchCosts costs, std::vector<int64_t> multiples)
     : costs_(std::move(costs)),
       network_(network),
-      scorer_(cluster, network, source, sink, costs_, find_crossings(graph)),
+      scorer_(cluster, network, source, sink, costs_, find_crossings(graph, cluster.messages)),
       loads_(graph, cluster, network, costs_, std::move(multiples)),
       weight_bytes_(weight_bytes_before(graph)),
       bytes_around_(bytes_around(graph)) {}

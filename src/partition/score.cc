@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "cost/messages.h"
 #include "partition/split_load.h"
 
 namespace nlsplit::inline partition {
@@ -21,7 +22,7 @@ std::vector<size_t> roots_of(const Graph& graph) {
 
 }  // namespace
 
-std::vector<Crossing> find_crossings(const Graph& graph) {
+std::vector<Crossing> find_crossings(const Graph& graph, DType messages) {
   const std::vector<size_t> root = roots_of(graph);
   std::vector<Crossing> all(graph.values.size());
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -36,7 +37,12 @@ std::vector<Crossing> find_crossings(const Graph& graph) {
   for (size_t v = 0; v < all.size(); ++v) {
     const Value& value = graph.values[v];
     if (root[v] != v || value.kind == ValueKind::weight || (all[v].read.empty() && !all[v].is_output)) continue;
-    all[v].bytes = static_cast<double>(size_of(value.type).value());
+    const auto bytes_if = [&](bool is_output) {
+      const DType as = travels_as(graph, ValueId(v), is_output, messages);
+      return static_cast<double>(size_of(traveling(value.type, as)).value());
+    };
+    all[v].bytes = bytes_if(all[v].is_output);
+    all[v].part_bytes = bytes_if(false);  // parts of an output are no outputs
     if (value.kind == ValueKind::node) all[v].made = static_cast<int>(value.producer.index());
     kept.push_back(std::move(all[v]));
   }
@@ -121,7 +127,7 @@ Scorer::Scorer(const Cluster& cluster, const Network& network, HostId source, Ho
 std::vector<double> Scorer::step_bytes(const std::vector<Stage>& stages, const std::vector<Needed>& needed) const {
   std::vector<double> bytes(stages.size() + 1, 0);
   for (const Needed& need : needed) {
-    if (need.to == need.from + 1) bytes[need.from] += crossings_[need.crossing].bytes;
+    if (need.to == need.from + 1) bytes[need.from] += need.bytes;
   }
   return bytes;
 }
@@ -132,18 +138,21 @@ std::vector<Scorer::Needed> Scorer::needed_at(const std::vector<Stage>& stages) 
                                      [](size_t n, const Stage& stage) { return n < stage.end; });
     return static_cast<size_t>(at - stages.begin());
   };
+  const auto is_split = [&](size_t place) { return place > 0 && place <= stages.size() && stages[place - 1].split; };
   std::vector<Needed> needed;
-  for (size_t c = 0; c < crossings_.size(); ++c) {
-    const Crossing& crossing = crossings_[c];
+  for (const Crossing& crossing : crossings_) {
     const size_t from = crossing.made < 0 ? 0 : stage_of(static_cast<size_t>(crossing.made)) + 1;
+    const auto add = [&](size_t to) {
+      needed.push_back({is_split(from) || is_split(to) ? crossing.part_bytes : crossing.bytes, from, to});
+    };
     size_t last = from;
     for (const size_t n : crossing.read) {
       const size_t to = stage_of(n) + 1;
       if (to <= last) continue;
-      needed.push_back({c, from, to});
+      add(to);
       last = to;
     }
-    if (crossing.is_output) needed.push_back({c, from, stages.size() + 1});
+    if (crossing.is_output) add(stages.size() + 1);
   }
   return needed;
 }
@@ -226,14 +235,13 @@ Score Scorer::score(const std::vector<Stage>& stages, const PlanLoads* loads) co
 
   // Messages: by lane, and those from one place to the next are part of the fill.
   for (const Needed& need : needed) {
-    const double bytes = crossings_[need.crossing].bytes;
     for (const StagePlace& x : places[need.from]) {
       for (const StagePlace& y : places[need.to]) {
         if (x.share * y.share == 0 || same_place(x, y)) continue;
         const Path& path = network_.path(x.host, y.host);
         if (!path.exists) return {never, never, 0};
         for (const uint32_t lane : path.lanes)
-          lane_bytes[lane] += bytes * x.share * x.part * y.share * y.part * micro_batches;
+          lane_bytes[lane] += need.bytes * x.share * x.part * y.share * y.part * micro_batches;
       }
     }
   }

@@ -10,15 +10,16 @@
 
 namespace nlsplit::inline partition {
 
-// A value that another stage or the sink may need: its bytes in one micro-batch, the node that makes it, the nodes that
-// read it.
+// A value that another stage or the sink may need: its bytes in one micro-batch as it travels, the node that makes it,
+// the nodes that read it.
 struct Crossing {
   double bytes = 0;
+  double part_bytes = 0;     // of its parts, from or to a stage that is split inside its layers; at most `bytes`
   int made = -1;             // -1: an input
   std::vector<size_t> read;  // ascending
   bool is_output = false;
 };
-std::vector<Crossing> find_crossings(const Graph& graph);
+std::vector<Crossing> find_crossings(const Graph& graph, DType messages);  // Cluster::messages
 
 // What can be said of a plan without lowering it.
 struct Score {
@@ -50,7 +51,8 @@ class Scorer {
  private:
   // A crossing that place `to` takes from place `from`.
   struct Needed {
-    size_t crossing = 0, from = 0, to = 0;
+    double bytes = 0;  // of a micro-batch
+    size_t from = 0, to = 0;
   };
   std::vector<Needed> needed_at(const std::vector<Stage>& stages) const;
   std::vector<double> step_bytes(const std::vector<Stage>& stages, const std::vector<Needed>& needed) const;

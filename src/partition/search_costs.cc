@@ -53,7 +53,7 @@ Result<SearchCosts> search_costs(const Graph& at_micro_batch, int micro_batches,
     }
   }
   result.cut_bytes.assign(graph.nodes.size() + 1, 0);
-  for (const Crossing& crossing : find_crossings(graph)) {
+  for (const Crossing& crossing : find_crossings(graph, cluster.messages)) {
     if (crossing.is_output) result.output_bytes += crossing.bytes;
     if (crossing.made < 0) {
       result.input_bytes += crossing.bytes;

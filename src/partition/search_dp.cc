@@ -39,7 +39,7 @@ class Dp {
       : in_(space),
         micro_batches_(space.costs->micro_batches),
         cuts_(space.cuts),
-        crossings_(find_crossings(*space.graph)) {
+        crossings_(find_crossings(*space.graph, space.cluster->messages)) {
     exact_ = is_chain(crossings_, cuts_);
     for (size_t i = 0; i < in_.groups->size(); ++i) order_.push_back(i);
     std::sort(order_.begin(), order_.end(),

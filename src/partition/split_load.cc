@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "cost/messages.h"
 #include "graph/operators/operator.h"
 #include "graph/passes/passes.h"
 
@@ -31,6 +32,13 @@ struct SplitParts {
 
 namespace {
 
+// Of a message with all of its elements. Parts of outputs are no outputs; what TopK finds travels as it is, which is
+// not less.
+double bytes_of_message(const Graph& graph, ValueId value, DType messages) {
+  const TensorType& type = graph.value(value).type;
+  return static_cast<double>(size_of(traveling(type, type.dtype == DType::f32 ? messages : type.dtype)).value());
+}
+
 double bytes_of_value(const Graph& graph, ValueId value) {
   return static_cast<double>(size_of(graph.value(value).type).value());
 }
@@ -43,8 +51,8 @@ int64_t extent_of(const Graph& graph, ValueId value, int axis) {
 class PartsFinder {
  public:
   PartsFinder(const Graph& graph, const Split& split, const std::vector<bool>& batched, Bytes latency_bytes,
-              const ImageMultiples& multiples, Pieces& pieces)
-      : graph_(graph), split_(split), pieces_(pieces), weight_seen_(graph.values.size(), false) {
+              const ImageMultiples& multiples, DType messages, Pieces& pieces)
+      : graph_(graph), split_(split), messages_(messages), pieces_(pieces), weight_seen_(graph.values.size(), false) {
     found_.layouts.resize(graph.values.size());
     std::vector<DeviceId> devices;
     for (size_t k = 0; k < shards(); ++k) devices.emplace_back(k);
@@ -139,7 +147,8 @@ class PartsFinder {
         wanted = {from.axis, from.bounds[k], from.bounds[k + 1]};
       needed |= !is_empty(wanted) && (wanted.begin < from.bounds[k] || wanted.end > from.bounds[k + 1]);
       exchange.wanted.push_back(wanted);
-      exchange.bytes.push_back(of_other_axes * bytes_of_value(graph_, value) / static_cast<double>(extent));
+      exchange.bytes.push_back(of_other_axes * bytes_of_message(graph_, value, messages_) /
+                               static_cast<double>(extent));
     }
     if (!needed) return;
     // What one reader has taken is there for the next.
@@ -158,6 +167,7 @@ class PartsFinder {
 
   const Graph& graph_;
   const Split& split_;
+  DType messages_;
   Pieces& pieces_;
   std::vector<double> shares_;     // [shard], sum 1
   std::vector<bool> weight_seen_;  // [value]
@@ -168,11 +178,12 @@ class PartsFinder {
 // One micro-batch through one group: each shard computes its parts in order, as soon as what it takes is there.
 class GroupPlay {
  public:
-  GroupPlay(const Graph& graph, const SplitParts& parts, const Stage& stage, size_t shards)
+  GroupPlay(const Graph& graph, const SplitParts& parts, const Stage& stage, size_t shards, DType messages)
       : graph_(graph),
         parts_(parts),
         stage_(stage),
         shards_(shards),
+        messages_(messages),
         clock_(shards, 0),
         ready_((stage.end - stage.begin) * shards, 0) {
     load_.compute.assign(shards, 0);
@@ -267,7 +278,7 @@ class GroupPlay {
 
   // Each shard takes everybody's partial sum, or the slice of it that it adds up.
   void add_up(size_t n, const Layout& layout) {
-    const double bytes = bytes_of_value(graph_, graph_.nodes[n].outputs[0]);
+    const double bytes = bytes_of_message(graph_, graph_.nodes[n].outputs[0], messages_);
     const std::vector<double> arrived = exchange(ready_times(n), [&](size_t, size_t to) {
       if (layout.axis < 0) return bytes;
       return bytes * static_cast<double>(layout.bounds[to + 1] - layout.bounds[to]) /
@@ -280,6 +291,7 @@ class GroupPlay {
   const SplitParts& parts_;
   const Stage& stage_;
   size_t shards_;
+  DType messages_;
   std::vector<double> clock_;  // [shard]: until when it computes
   std::vector<double> ready_;  // [node of the stage * shards + shard]: when its result is there
   std::map<size_t, std::vector<double>> arrived_;
@@ -310,8 +322,10 @@ const SplitParts& SplitLoads::parts(const Stage& stage, Bytes latency_bytes) {
   const auto [at, added] = parts_.try_emplace(
       {split.axis, split.recompute_halo, split.shares, latency_bytes.value(), std::move(multiples)}, nullptr);
   if (added)
-    at->second = std::make_unique<const SplitParts>(
-        PartsFinder(graph_, split, batched_, latency_bytes, std::get<ImageMultiples>(at->first), pieces_).run());
+    at->second =
+        std::make_unique<const SplitParts>(PartsFinder(graph_, split, batched_, latency_bytes,
+                                                       std::get<ImageMultiples>(at->first), cluster_.messages, pieces_)
+                                               .run());
   return *at->second;
 }
 
@@ -366,7 +380,7 @@ std::optional<PlanLoads> SplitLoads::of(const std::vector<Stage>& stages) {
         seconds.push_back(&costs_.node_seconds[devices[j].index()]);
         for (size_t k = 0; k < shards; ++k) links[j * shards + k] = &path(devices[j], devices[k]);
       }
-      loads[s].push_back(GroupPlay(graph_, of_all, stage, shards).run(links, seconds));
+      loads[s].push_back(GroupPlay(graph_, of_all, stage, shards, cluster_.messages).run(links, seconds));
     }
   }
   return loads;

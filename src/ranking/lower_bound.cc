@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "cost/messages.h"
 #include "partition/score.h"
 #include "ranking/border_bound.h"
 #include "ranking/weighted_devices.h"
@@ -71,8 +72,10 @@ double links_bound(const PreparedModel& prepared, const Cluster& cluster, const 
     const Value& value = work.graph->values[v];
     const bool travels =
         value.kind == ValueKind::node || (value.kind == ValueKind::input && read_by_network.contains(ValueId(v)));
-    problem.value_bytes.push_back(travels ? static_cast<double>(size_of(value.type).value()) * prepared.micro_batches
-                                          : 0);
+    // Parts of an output may travel in fewer bytes than the output.
+    const DType as = travels_as(*work.graph, ValueId(v), false, cluster.messages);
+    problem.value_bytes.push_back(
+        travels ? static_cast<double>(size_of(traveling(value.type, as)).value()) * prepared.micro_batches : 0);
   }
   double best = 0;
   for (const HostId host : std::set<HostId>{ends.source, ends.sink}) {

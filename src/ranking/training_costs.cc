@@ -34,7 +34,7 @@ Result<SearchCosts> training_search_costs(const KernelGraph& graph, int micro_ba
     }
   }
   result.cut_bytes.assign(g.nodes.size() + 1, 0);
-  for (const Crossing& crossing : find_crossings(g)) {
+  for (const Crossing& crossing : find_crossings(g, DType::f32)) {
     if (crossing.made < 0) {
       result.input_bytes += crossing.bytes;
       continue;

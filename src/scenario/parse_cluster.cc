@@ -141,7 +141,10 @@ Status parse_cluster(const Source& source, const Fields& root, const ScenarioOpt
   const bool has_inner = !devices.inner.empty();
   add_inner_networks(cluster, std::move(devices.inner));
   if (const Yaml* network = root.find("network")) {
-    RETURN_IF_ERROR(parse_network(source, *network, options, cluster));
+    const bool trains = scenario.training || std::ranges::any_of(scenario.programs, [](const ScenarioProgram& program) {
+                          return program.workload.training.has_value();
+                        });
+    RETURN_IF_ERROR(parse_network(source, *network, options, trains, cluster));
     if (cluster.nic_window > 0 && has_inner) {
       return source.at(*network, unsupported("nic_window counts the messages of a host, and devices behind a bus send "
                                              "without it: both together are not supported yet"));

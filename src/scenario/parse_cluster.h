@@ -59,6 +59,8 @@ Result<CostSourcePtr> parse_costs(const Source& source, const Yaml& node, const 
 
 Status parse_switches(const Source& source, const Yaml& node, Cluster& cluster);
 Status parse_links(const Source& source, const Yaml& node, Cluster& cluster);
-Status parse_network(const Source& source, const Yaml& node, const ScenarioOptions& options, Cluster& cluster);
+// trains: the workload, or a program of several.
+Status parse_network(const Source& source, const Yaml& node, const ScenarioOptions& options, bool trains,
+                     Cluster& cluster);
 
 }  // namespace nlsplit::inline scenario

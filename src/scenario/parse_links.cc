@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -160,9 +161,11 @@ Status parse_links(const Source& source, const Yaml& node, Cluster& cluster) {
   return ok_status();
 }
 
-Status parse_network(const Source& source, const Yaml& node, const ScenarioOptions& options, Cluster& cluster) {
-  ASSIGN_OR_RETURN(const Fields network,
-                   Fields::open(source, node, "network", {"eager_limit", "handshake", "nic_window", "profile"}));
+Status parse_network(const Source& source, const Yaml& node, const ScenarioOptions& options, bool trains,
+                     Cluster& cluster) {
+  ASSIGN_OR_RETURN(
+      const Fields network,
+      Fields::open(source, node, "network", {"eager_limit", "handshake", "nic_window", "profile", "messages"}));
   if (const Yaml* limit = network.find("eager_limit")) {
     ASSIGN_OR_RETURN(cluster.eager_limit, read_quantity(source, *limit, parse_size));
   }
@@ -172,6 +175,16 @@ Status parse_network(const Source& source, const Yaml& node, const ScenarioOptio
   if (const Yaml* window = network.find("nic_window")) {
     ASSIGN_OR_RETURN(const int64_t value, read_integer(source, *window, "nic_window", 0, max_window));
     cluster.nic_window = static_cast<int>(value);
+  }
+  if (const Yaml* messages = network.find("messages")) {
+    static constexpr std::array kinds = {DType::f32, DType::f16, DType::bf16};
+    static constexpr std::array<std::string_view, kinds.size()> names = {"f32", "f16", "bf16"};
+    ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *messages, "messages", names));
+    cluster.messages = kinds.at(chosen);
+    if (cluster.messages != DType::f32 && trains)
+      return source.at(*messages, fmt::format("messages: {} is for inference: activations and gradients of training "
+                                              "travel as f32",
+                                              names.at(chosen)));
   }
   if (const Yaml* profile = network.find("profile")) {
     for (const char* measured : {"eager_limit", "handshake"}) {

@@ -131,7 +131,8 @@ void add_check_options(CLI::App& command, bool& check, double& tolerance) {
                   "With --check: allowed difference of each output, relative to its largest value, at most 0.1 "
                   "(default 0;\n"
                   "1e-4 if the plan adds partial sums, 1e-3 if the devices' instruction levels differ, whose roundings "
-                  "do)")
+                  "do,\n"
+                  "1e-2 if values travel as f16, 8e-2 if as bf16)")
       ->check(CLI::NonNegativeNumber);
 }
 

@@ -51,11 +51,12 @@ Result<SavedProgram> lower_chosen(Loaded& loaded, const LowerArguments& argument
   return saved;
 }
 
-// Between devices of unlike levels every value travels row-major. Here each layer is a stage of its own on one device,
-// so that all reorders happen that any cut can need.
-Result<Program> reordering_program(const Scenario& scenario, const KernelGraph& kernels, int micro_batches,
-                                   const Device& like) {
+// Between devices of unlike levels every value travels row-major, and messages may have a type of their own. Here each
+// layer is a stage of its own on one device, so that all reorders and conversions happen that any cut can need.
+Result<Program> messages_program(const Scenario& scenario, const KernelGraph& kernels, int micro_batches,
+                                 const Device& like, bool row_major) {
   Cluster cluster;
+  cluster.messages = scenario.cluster.messages;
   cluster.hosts.push_back({scenario.cluster.hosts[like.host.index()].name, false});
   cluster.devices.push_back(like);
   cluster.devices[0].host = HostId(0);
@@ -70,7 +71,8 @@ Result<Program> reordering_program(const Scenario& scenario, const KernelGraph& 
     begin = std::max(begin, end);
   }
   CompileOptions options;
-  options.row_major_messages = true;
+  options.row_major_messages = row_major;
+  options.convert_always = true;
   ASSIGN_OR_RETURN(Compiled compiled, compile(kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr, options));
   Program program = std::move(compiled.program);
   RETURN_IF_ERROR(verify(program));
@@ -247,7 +249,8 @@ class ProfileSetMaker {
         RETURN_IF_ERROR(add_cut(fmt::format("{}-{}-split{}", name, variant, s + 1), split->slices, std::move(shards)));
       }
     }
-    return mixed ? make_reorders(shorter, device, micro_batches, splits, name + "-reorders") : ok_status();
+    if (!mixed && shorter.cluster.messages == DType::f32) return ok_status();
+    return make_messages(shorter, device, micro_batches, mixed, splits, name + (mixed ? "-reorders" : "-messages"));
   }
 
   // Of replicas' gradients.
@@ -259,15 +262,15 @@ class ProfileSetMaker {
   }
 
  private:
-  Status make_reorders(const Scenario& shorter, const Device& device, int micro_batches,
+  Status make_messages(const Scenario& shorter, const Device& device, int micro_batches, bool row_major,
                        const std::vector<Plan>& splits, const std::string& name) {
     ASSIGN_OR_RETURN(const PreparedModel prepared, prepare_model(shorter, loaded_.model.graph, micro_batches));
-    ASSIGN_OR_RETURN(Program program, reordering_program(shorter, prepared.kernels, micro_batches, device));
+    ASSIGN_OR_RETURN(Program program, messages_program(shorter, prepared.kernels, micro_batches, device, row_major));
     RETURN_IF_ERROR(set_.add(name, std::move(program)));
     for (size_t s = 0; s < splits.size(); ++s) {
       auto split = expand_plan(prepared.kernels, splits[s], shorter.cluster, fastest_measured(shorter.costs));
       if (!split) continue;
-      ASSIGN_OR_RETURN(Program shards, reordering_program(shorter, split->kernels, micro_batches, device));
+      ASSIGN_OR_RETURN(Program shards, messages_program(shorter, split->kernels, micro_batches, device, row_major));
       RETURN_IF_ERROR(add_cut(fmt::format("{}-split{}", name, s + 1), split->slices, std::move(shards)));
     }
     return ok_status();

@@ -24,10 +24,12 @@ struct Case {
   std::vector<std::string> stages;
   size_t devices = 2, micro_batches = 2;
   std::string schedule = "streaming";
+  DType messages = DType::f32;
 };
 
 std::string passes_of(const Case& c) {
-  const Cluster cluster = star(c.devices);
+  Cluster cluster = star(c.devices);
+  cluster.messages = c.messages;
   Plan plan;
   plan.stages = parse_stages(c.stages, c.kernels.graph, cluster, nullptr).value();
   plan.micro_batches = c.micro_batches;
@@ -55,6 +57,10 @@ void expect_golden(const Case& c) {
 }
 
 TEST(Passes, LayersOnTwoDevices) { expect_golden({"layers", network({}), {"..relu2@A", "rest@B"}}); }
+
+TEST(Passes, MessagesInHalfPrecision) {
+  expect_golden({"half_messages", network({}), {"..relu2@A", "rest@B"}, 2, 2, "streaming", DType::f16});
+}
 
 TEST(Passes, ALayerInTwoParts) { expect_golden({"split", network({}), {"..relu2@height(A+B)", "rest@A"}}); }
 

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
+#include "base/index.h"
 #include "graph/builder.h"
 #include "graph/passes/passes.h"
 #include "graph/zoo/zoo.h"
@@ -23,6 +25,7 @@ const std::vector<Level> levels = {Isa::v3, Isa::v4, Isa::neon};  // blocks of 8
 // Up to four hosts around a switch with one or two devices each; links within hosts too.
 Cluster random_cluster(Random& random) {
   Cluster cluster;
+  cluster.messages = std::array{DType::f32, DType::f16, DType::bf16}[random.below(3)];
   const size_t hosts = 1 + random.below(4);
   for (size_t h = 0; h < hosts; ++h) cluster.hosts.push_back({fmt::format("h{}", h), false});
   cluster.hosts.push_back({"sw", true});
@@ -65,6 +68,31 @@ Plan random_plan(Random& random, const Graph& graph, const Cluster& cluster, boo
   return plan;
 }
 
+// Only what is sent or received is converted, once in each segment, to the type of the cluster's messages.
+void check_conversions(const Program& program, DType messages) {
+  for (const DeviceProgram& device : program.devices) {
+    std::set<size_t> moved, halves;
+    for (const Segment& segment : device.segments) {
+      std::set<BufferId> made;  // in the segment, of halves
+      for (const Instr& instr : segment.instrs) {
+        const bool sends = instr.opcode == Opcode::send;
+        if (sends || instr.opcode == Opcode::recv) {
+          const Operand& operand = sends ? instr.reads[0] : instr.writes[0];
+          moved.insert(operand.buffer.index());
+          const DType type = device.buffer(operand.buffer).type.dtype;
+          EXPECT_TRUE(type == messages || !is_half(type)) << name_of(type);
+        }
+        if (instr.opcode != Opcode::compute || program.descs[at(instr.desc)].op != Op::Cast) continue;
+        const bool narrows = is_half(program.descs[at(instr.desc)].outputs[0].dtype);
+        const BufferId half = narrows ? instr.writes[0].buffer : instr.reads[0].buffer;
+        halves.insert(half.index());
+        EXPECT_TRUE(!narrows || made.insert(half).second) << device.buffer(half).name << " is converted twice";
+      }
+    }
+    for (const size_t half : halves) EXPECT_TRUE(moved.contains(half)) << device.buffers[half].name;
+  }
+}
+
 void check_everything(const KernelGraph& kernels, const Plan& plan, const Cluster& cluster, const Endpoints& ends,
                       const CostTable* costs) {
   SCOPED_TRACE(fmt::format("{}, {} micro-batches, {}, source {} sink {}", to_string(plan, kernels.graph, cluster),
@@ -75,6 +103,7 @@ void check_everything(const KernelGraph& kernels, const Plan& plan, const Cluste
   const Status sound = verify(*program);
   ASSERT_TRUE(sound.ok()) << sound.error().message << "\n" << to_string(*program);
   EXPECT_EQ(check_symbols(*program, kernels), "") << to_string(*program);
+  check_conversions(*program, cluster.messages);
   const std::string text = to_string(*program);
   const auto again = parse_program(text, "text");
   ASSERT_TRUE(again.ok()) << again.error().to_string();

@@ -37,7 +37,7 @@ inline std::vector<std::vector<Symbol>> symbols_of_graph(const KernelGraph& kern
     }
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       const Node& node = graph.nodes[n];
-      if (is_view(node.op)) {
+      if (is_view(node.op) || node.op == Op::Cast) {
         of[node.outputs[0].index()] = of[node.inputs[0].index()];
         continue;
       }
@@ -167,10 +167,10 @@ class SymbolicRun {
     std::vector<Symbol> reads;
     for (const Operand& operand : instr.reads) reads.push_back(read(at, operand));
     if (instr.workspace.buffer.valid()) write(at, instr.workspace, symbol_of("workspace", {}));
-    // Copies and reorders leave a value what it is.
-    const bool keeps =
-        instr.opcode == Opcode::copy ||
-        (instr.opcode == Opcode::compute && program_.descs[static_cast<size_t>(instr.desc)].op == Op::Identity);
+    // Copies, reorders and conversions leave a value what it is.
+    const auto keeps_it = [](Op op) { return op == Op::Identity || op == Op::Cast; };
+    const bool keeps = instr.opcode == Opcode::copy || (instr.opcode == Opcode::compute &&
+                                                        keeps_it(program_.descs[static_cast<size_t>(instr.desc)].op));
     for (size_t o = 0; o < instr.writes.size(); ++o) {
       // A result is written while the operands are still read: they must not overlap, but for one that it may replace.
       write(at, instr.writes[o], keeps ? reads[0] : symbol_of(fmt::format("{} {}", instr.label, o), reads));

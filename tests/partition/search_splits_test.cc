@@ -45,7 +45,7 @@ TEST(Score, ASplitStageTakesItsWorkOverTheSumOfSpeeds) {
   const Cluster cluster = star(3, 1e3);  // links so slow that any message would be seen
   const SearchCosts costs = costs_of(4, {1, 2, 2}, 4000, 6);
   const Network network = make_network(cluster, HostId(0), HostId(0));
-  const Scorer scorer(cluster, network, HostId(0), HostId(0), costs, find_crossings(graph));
+  const Scorer scorer(cluster, network, HostId(0), HostId(0), costs, find_crossings(graph, DType::f32));
   // Alone 4, 8 and 8 s: together 1 / (1/4 + 1/8 + 1/8) = 2 s for each of 6 micro-batches.
   const Split three{SplitAxis::batch, false, {2, 1, 1}};
   EXPECT_DOUBLE_EQ(scorer.bound({{0, 4, {DeviceId(0), DeviceId(1), DeviceId(2)}, three}}), 12);
@@ -56,7 +56,7 @@ TEST(Score, ASplitStageTakesItsWorkOverTheSumOfSpeeds) {
   const Cluster four = star(4, 1e3);
   const SearchCosts equal = costs_of(4, {1, 1, 1, 1}, 4000, 6);
   const Network network4 = make_network(four, HostId(0), HostId(0));
-  const Scorer scorer4(four, network4, HostId(0), HostId(0), equal, find_crossings(graph));
+  const Scorer scorer4(four, network4, HostId(0), HostId(0), equal, find_crossings(graph, DType::f32));
   // 2 s for each group, three micro-batches each.
   EXPECT_DOUBLE_EQ(scorer4.bound({{0, 4, {DeviceId(0), DeviceId(1), DeviceId(2), DeviceId(3)}, two}}), 6);
 }

@@ -59,7 +59,7 @@ TEST(Search, IsTheBruteForceWhereTheSpaceIsSmall) {
   }
   const HostId a(0);
   const Network network = make_network(cluster, a, a);
-  const Scorer scorer(cluster, network, a, a, costs, find_crossings(graph));
+  const Scorer scorer(cluster, network, a, a, costs, find_crossings(graph, DType::f32));
   std::multiset<double> expected;
   std::vector<Stage> stages;
   brute_force(scorer, nodes, 3, 4, stages, 0, expected);
@@ -189,13 +189,14 @@ TEST(Search, ASlowLinkIsTheBound) {
   const Cluster cluster = star(2, 4000);
   const SearchCosts costs = costs_of(2, {0.1, 0.1}, 4000, 10);
   const Network network = make_network(cluster, HostId(0), HostId(1));
-  const Scorer scorer(cluster, network, HostId(0), HostId(1), costs, find_crossings(graph));
+  const Scorer scorer(cluster, network, HostId(0), HostId(1), costs, find_crossings(graph, DType::f32));
   // One micro-batch: 0.1 + 1 + 0.1; the link is busy for nine more.
   EXPECT_NEAR(scorer.bound({{0, 1, {DeviceId(0)}}, {1, 2, {DeviceId(1)}}}), 10 * 1.0 + 0.2, 1e-12);
   // All on A: the result crosses instead. All on A with the sink there too: nothing does.
   EXPECT_NEAR(scorer.bound({{0, 2, {DeviceId(0)}}}), 10 * 1.0 + 0.2, 1e-12);
   const Network home = make_network(cluster, HostId(0), HostId(0));
-  EXPECT_NEAR(Scorer(cluster, home, HostId(0), HostId(0), costs, find_crossings(graph)).bound({{0, 2, {DeviceId(0)}}}),
+  EXPECT_NEAR(Scorer(cluster, home, HostId(0), HostId(0), costs, find_crossings(graph, DType::f32))
+                  .bound({{0, 2, {DeviceId(0)}}}),
               2, 1e-12);
 }
 

@@ -327,6 +327,12 @@ const BadScenario bad_scenarios[] = {
     {"NicWindow", "source: a", "network: {nic_window: -1}\nsource: a",
      "s.yaml:8:23: nic_window must be from 0 to 1000000, not -1"
        "\n  | network: {nic_window: -1}"},
+    {"MessagesOfAnotherType", "source: a", "network: {messages: f64}\nsource: a",
+     "s.yaml:8:21: unknown messages 'f64'; it is 'f32', 'f16' or 'bf16'"
+       "\n  | network: {messages: f64}"},
+    {"MessagesOfTraining", "workload: {mode: inference,", "network: {messages: f16}\nworkload: {mode: training,",
+     "s.yaml:2:21: messages: f16 is for inference: activations and gradients of training travel as f32"
+       "\n  | network: {messages: f16}"},
     {"EagerLimit", "source: a", "network: {eager_limit: 64}\nsource: a",
      "s.yaml:8:24: '64' has no unit; write e.g. 64KiB, 64MiB or 64GiB"
        "\n  | network: {eager_limit: 64}"},

@@ -109,7 +109,7 @@ links:
   - {between: [sw, b], bandwidth: 125MBps, latency: 1ms, duplex: full, name: uplink}
   - {between: [a, sw], bandwidth: 1Gbps, latency: 60us}
   - {between: [in, sw], bandwidth: 10Gbps, latency: 0s}
-network: {eager_limit: 64KiB, handshake: 100us, nic_window: 2}
+network: {eager_limit: 64KiB, handshake: 100us, nic_window: 2, messages: f16}
 source: in
 sink: b
 search: {splits: [replicate], schedules: [streaming], objective: latency, keep: 3, max_candidates: 50, max_stages: 2, seed: 9}
@@ -147,6 +147,7 @@ plans:
   EXPECT_EQ(c.links[2].name, "a-sw.2");
   EXPECT_EQ(c.links[3].latency, seconds(0));
   EXPECT_EQ(c.eager_limit, bytes(65536));
+  EXPECT_EQ(c.messages, DType::f16);
   EXPECT_EQ(c.handshake, seconds(100e-6));
   EXPECT_EQ(c.nic_window, 2);
   EXPECT_EQ(s.endpoints.source, c.find_host("in"));

@@ -86,6 +86,7 @@ Widened widened_of(const ComputeDesc& desc, Isa isa, int workers) {
 
 const KernelInfo rows::cast = {.what = "element-wise between f32, f16 and bf16",
                                .ops = computes<Op::Cast>,
+                               .layouts = Layouts::one,
                                .refuses = refuse_cast,
                                .any_type = true,
                                .exact_axes = exact::all};

@@ -69,7 +69,7 @@ void run_widened(const KernelCall& call) {
 // From one half to the other by way of float32, which has both: rounded once.
 void run_cast(const KernelCall& call) {
   const TensorType &from = call.desc->inputs[0], &to = call.desc->outputs[0];
-  const int64_t count = element_count(to.shape);
+  const int64_t count = stored_elements(to);
   if (from.dtype == to.dtype) {
     if (count > 0) std::memmove(call.outputs[0], call.inputs[0], static_cast<size_t>(size_of(to).value()));
   } else if (to.dtype == DType::f32) {

@@ -1,0 +1,169 @@
+// Messages in half precision: what search counts is what Programs send.
+#include "cost/messages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "base/index.h"
+#include "compile/compile.h"
+#include "graph/passes/passes.h"
+#include "graph/zoo/zoo.h"
+#include "partition/score.h"
+#include "partition/split_load.h"
+#include "program/verify.h"
+#include "testing/layers.h"
+#include "testing/star.h"
+#include "testing/value_of.h"
+
+namespace nlsplit {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::array formats = {DType::f32, DType::f16, DType::bf16};
+
+KernelGraph kernels_of_zoo(const std::string& name) {
+  Model model = zoo_model(name).value();
+  return choose_kernels(optimize(model.graph, model.weights).value(), {Isa::v3}).value();
+}
+
+double bytes_between(const Program& program, const std::string& from, const std::string& to) {
+  double sum = 0;
+  for (const DeviceProgram& device : program.devices) {
+    if (device.name != from) continue;
+    for (const Slot& slot : device.order) {
+      for (const Instr& instr : device.segments[at(slot.segment)].instrs) {
+        if (instr.opcode != Opcode::send || program.devices[at(instr.peer)].name != to) continue;
+        TensorType type = device.buffer(instr.reads[0].buffer).type;
+        type.block = 0;  // lanes past the last channel are no values
+        sum += static_cast<double>(size_of(type).value());
+      }
+    }
+  }
+  return sum;
+}
+
+// Devices that compute in no time and one link without latency: a batch takes what its bytes take on the link.
+TEST(Messages, AScoreCountsTheBytesThatTheProgramSends) {
+  constexpr int micro_batches = 3;
+  for (const std::string name : {"simple_cnn", "mlp", "mobilenet_v2", "gpt2"}) {
+    const KernelGraph kernels = kernels_of_zoo(name);
+    const size_t nodes = kernels.graph.nodes.size();
+    for (const DType messages : formats) {
+      Cluster cluster = star(2, bytes(int64_t{1} << 40));
+      cluster.links = {{"ab", HostId(0), HostId(1), bytes_per_second(1), seconds(0), true}};
+      cluster.messages = messages;
+      SearchCosts costs;
+      costs.micro_batches = micro_batches;
+      costs.node_seconds.assign(2, std::vector<double>(nodes, 0));
+      const Network routes = make_network(cluster, HostId(0), HostId(1));
+      const Scorer scorer(cluster, routes, HostId(0), HostId(1), costs, find_crossings(kernels.graph, messages));
+      for (size_t cut = 1; cut < nodes; cut += 1 + nodes / 10) {
+        Plan plan;
+        plan.stages = {{0, cut, {DeviceId(0)}}, {cut, nodes, {DeviceId(1)}}};
+        plan.micro_batches = micro_batches;
+        const auto compiled = compile(kernels, plan, cluster, {HostId(0), HostId(1)}, nullptr);
+        if (!compiled.ok()) continue;  // a stage of views alone
+        EXPECT_DOUBLE_EQ(scorer.bound(plan.stages), bytes_between(compiled->program, "A", "B"))
+            << name << " cut at " << cut << ", messages " << name_of(messages);
+      }
+    }
+  }
+}
+
+// A bound: no more than what shards send each other.
+TEST(Messages, ASplitStageSendsNoLessThanItsLoadSays) {
+  const KernelGraph kernels = kernels_of_zoo("simple_cnn");
+  const Graph& graph = kernels.graph;
+  for (const SplitAxis axis : {SplitAxis::channels, SplitAxis::tensor}) {
+    std::array<double, formats.size()> said{}, sent{};
+    for (size_t f = 0; f < formats.size(); ++f) {
+      Cluster cluster = star(2, bytes(int64_t{1} << 40));
+      cluster.messages = formats[f];
+      SearchCosts costs;
+      costs.node_seconds.assign(2, std::vector<double>(graph.nodes.size(), 1e-3));
+      const Network routes = make_network(cluster, HostId(0), HostId(0));
+      Plan plan;
+      Stage stage{0, graph.nodes.size(), {DeviceId(0), DeviceId(1)}};
+      stage.split = Split{axis, false, {1, 1}};
+      plan.stages = {stage};
+      SplitLoads loads(graph, cluster, routes, costs, exact_multiples(kernels));
+      const auto of_plan = loads.of(plan.stages);
+      ASSERT_TRUE(of_plan.has_value()) << name_of(axis);
+      for (const double bytes : (*of_plan)[0][0].message_bytes) said[f] += bytes;
+      const Compiled compiled = value_of(compile(kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr));
+      sent[f] = bytes_between(compiled.program, "A", "B") + bytes_between(compiled.program, "B", "A");
+      EXPECT_LE(said[f], sent[f]) << name_of(axis) << ", messages " << name_of(formats[f]);
+    }
+    EXPECT_GT(said[0], 0) << name_of(axis);
+    EXPECT_DOUBLE_EQ(2 * said[1], said[0]) << name_of(axis);
+    EXPECT_LT(sent[1], sent[0]) << name_of(axis);
+    EXPECT_EQ(sent[1], sent[2]) << name_of(axis);
+  }
+}
+
+// Replicas: stage 1 has a value from its own device for one micro-batch, from another one for the next. What was not
+// sent is not converted.
+TEST(Messages, WhatStaysOnItsDeviceIsNotConverted) {
+  const KernelGraph kernels = kernels_of_zoo("simple_cnn");
+  Cluster cluster = star(2, bytes(int64_t{1} << 40));
+  cluster.messages = DType::f16;
+  Plan plan;
+  plan.micro_batches = 4;
+  plan.stages = {{0, 3, {DeviceId(0)}}, {3, kernels.graph.nodes.size(), {DeviceId(0), DeviceId(1)}}};
+  const Compiled compiled = value_of(compile(kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr));
+  size_t runs = 0, casts = 0, messages = 0;
+  for (const Slot& slot : compiled.program.devices[0].order) {
+    const Segment& segment = compiled.program.devices[0].segments[at(slot.segment)];
+    runs += segment.stage == 0 ? 1 : 0;
+    for (const Instr& instr : segment.instrs) {
+      casts += instr.opcode == Opcode::compute && compiled.program.descs[at(instr.desc)].op == Op::Cast ? 1 : 0;
+      messages += instr.opcode == Opcode::send ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(runs, 4u);
+  EXPECT_GT(messages, 0u);
+  EXPECT_EQ(casts, messages);
+  EXPECT_LT(casts, runs);
+  EXPECT_EQ(compiled.promise.tolerance, rounding_tolerance(DType::f16));
+}
+
+TEST(Messages, GpusConvertThemByTheirOwnKernel) {
+  Model model = zoo_model("simple_cnn").value();
+  const KernelGraph kernels =
+      value_of(choose_kernels(optimize(model.graph, model.weights).value(), {Isa::cuda, Isa::v3}));
+  Cluster cluster = star(2, bytes(int64_t{1} << 40));
+  cluster.devices[0].kind = DeviceKind::cuda;
+  cluster.devices[0].level = Isa::cuda;
+  cluster.messages = DType::f16;
+  Plan plan;
+  plan.stages = {{0, 3, {DeviceId(0)}}, {3, kernels.graph.nodes.size(), {DeviceId(1)}}};
+  const Compiled compiled = value_of(compile(kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr));
+  const Status sound = verify(compiled.program);
+  EXPECT_TRUE(sound.ok()) << sound.error().to_string();
+  std::vector<KernelId> casts;
+  for (const ComputeDesc& desc : compiled.program.descs) {
+    if (desc.op == Op::Cast) casts.push_back(desc.kernel);
+  }
+  EXPECT_THAT(casts, ::testing::UnorderedElementsAre(KernelId(KernelName::gpu_cast, Isa::cuda),
+                                                     KernelId(KernelName::cast, Isa::v3)));
+}
+
+TEST(Messages, TrainingIsRefused) {
+  const KernelGraph kernels = value_of(choose_kernels(testing::layers(2, 2, 8), {Isa::v3}, {}, TrainingOptions{}));
+  Cluster cluster = star(2);
+  cluster.messages = DType::f16;
+  Plan plan;
+  plan.micro_batches = 2;
+  plan.schedule = "1f1b";
+  const size_t nodes = kernels.graph.nodes.size();
+  plan.stages = {{0, nodes / 2, {DeviceId(0)}}, {nodes / 2, nodes, {DeviceId(1)}}};
+  const auto compiled = compile(kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr);
+  ASSERT_FALSE(compiled.ok());
+  EXPECT_THAT(compiled.error().message, HasSubstr("messages in f16 are for inference"));
+}
+
+}  // namespace
+}  // namespace nlsplit
