@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "graph/passes/precision.h"
 #include "kernels/cpu.h"
 #include "scenario/read_model.h"
+#include "scenario/yaml.h"
 #include "sim/simgrid/platform.h"
 #include "sim/tiers/tiers.h"
 
@@ -49,6 +51,21 @@ Result<Loaded> load(const std::string& what, int64_t batch, bool need_profiles, 
   return loaded;
 }
 
+Error in_scenario(Error error, const Scenario& scenario) {
+  if (scenario.file.empty() || error.where.file != scenario.file || error.where.line > 0) return error;
+  const Result<std::string> text = read_file(scenario.file);
+  if (!text) return error;
+  const Source source{scenario.file, *text};
+  const Result<Yaml> tree = parse_yaml(source);
+  if (!tree) return error;
+  const bool too_large = error.kind == ErrorKind::invalid_input;
+  for (const Yaml& key : tree->keys) {
+    if (too_large ? key.text == "devices" : key.text == "workload" || key.text == "programs")
+      return source.at(key, error);
+  }
+  return error;
+}
+
 Result<RankedPlan> choose_plan(Loaded& loaded, const PlanChoice& choice, RankOptions options) {
   std::string which = choice.plan.empty() ? "1" : choice.plan;
   if (!choice.file.empty()) {
@@ -61,7 +78,9 @@ Result<RankedPlan> choose_plan(Loaded& loaded, const PlanChoice& choice, RankOpt
     loaded.scenario.search.axes.clear();
   }
   options.tier = choice.tier;
-  ASSIGN_OR_RETURN(const Ranking ranking, rank_plans(loaded.scenario, loaded.model, options));
+  const Result<Ranking> ranked = rank_plans(loaded.scenario, loaded.model, options);
+  if (!ranked) return in_scenario(ranked.error(), loaded.scenario);
+  const Ranking& ranking = *ranked;
   if (!choice.file.empty()) {
     for (const RankedPlan& plan : ranking.judged) {
       if (plan.own) return plan;

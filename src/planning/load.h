@@ -19,6 +19,10 @@ Result<Loaded> load(const std::string& what, int64_t batch, bool need_profiles =
                     const std::string& precision = {});
 bool is_scenario(const std::string& what);
 
+// Where a ranking's error of the whole scenario belongs: what is too large for every device to `devices`, else to
+// `workload` or `programs`. Errors with a line of their own stay as they are.
+Error in_scenario(Error error, const Scenario& scenario);
+
 // Options `--plan K|NAME` and `--plan-file FILE` of which at most one is given.
 struct PlanChoice {
   std::string plan;

@@ -14,6 +14,7 @@
 #include "partition/search_methods.h"
 #include "scenario/read_model.h"
 #include "scenario/scenario.h"
+#include "schedule/schedules.h"
 
 namespace nlsplit::inline scenario {
 
@@ -226,6 +227,13 @@ Status parse_splits(const Source& source, const Yaml& node, SearchOptions& optio
   return ok_status();
 }
 
+// A file's or an online one shows later what it is for.
+bool may_serve(const std::string& schedule, bool training) {
+  const Result<const SchedulePolicy*> policy = find_schedule(schedule);
+  if (!policy || (*policy)->mode == ScheduleMode::both) return true;
+  return (*policy)->mode == (training ? ScheduleMode::training : ScheduleMode::inference);
+}
+
 Status parse_schedules(const Source& source, const Yaml& node, std::vector<std::string>& schedules) {
   RETURN_IF_ERROR(expect_list(source, node, "schedules"));
   if (node.items.empty()) return source.at(node, "at least one schedule is needed");
@@ -300,6 +308,12 @@ Status parse_search(const Source& source, const Yaml& node, Scenario& scenario) 
   }
   if (const Yaml* schedules = search.find("schedules")) {
     RETURN_IF_ERROR(parse_schedules(source, *schedules, scenario.schedules));
+    if (std::ranges::none_of(scenario.schedules,
+                             [&](const std::string& name) { return may_serve(name, scenario.training.has_value()); })) {
+      return source.at(*schedules,
+                       fmt::format("none of these schedules is for {}; `nlsim schedule --list` says which are",
+                                   scenario.training ? "training" : "inference"));
+    }
   }
   if (const Yaml* objective = search.find("objective")) {
     RETURN_IF_ERROR(parse_objective(source, *objective, scenario));

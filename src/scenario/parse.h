@@ -6,6 +6,7 @@
 
 namespace nlsplit::inline scenario {
 
+inline constexpr int64_t max_micro_batches = 65'536;
 inline constexpr int64_t max_batch = 1'000'000;  // larger is a typing error: no plan could be built in memory
 inline constexpr int64_t max_devices = 10'000;   // also the limit for the switches and links of a scenario's lists
 

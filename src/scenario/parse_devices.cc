@@ -177,6 +177,10 @@ Status parse_line(const Source& source, const Yaml& key, const Yaml& node, const
   Device device;
   CostSourcePtr cost;
   RETURN_IF_ERROR(parse_figures(source, fields, options, device, cost));
+  if (scenario.generation && device.kind == DeviceKind::cuda)
+    return source.at(
+        *fields.find("kind"),
+        unsupported("text is generated on CPUs only: a GPU has no kernels for the caches of keys and values"));
   ASSIGN_OR_RETURN(const std::optional<Bus> bus, parse_bus(source, fields.find("bus"), device, *cost));
   const Yaml* peers = fields.find("peers");
   if (peers != nullptr && !bus)

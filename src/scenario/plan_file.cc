@@ -15,7 +15,6 @@ namespace nlsplit::inline scenario {
 
 namespace {
 
-constexpr int64_t max_micro_batches = 65'536;
 constexpr size_t max_counts = 64;
 
 // A double-quoted scalar of YAML 1.2, section 7.3.1.

@@ -13,6 +13,7 @@
 #include "base/interrupts.h"
 #include "base/memory_faults.h"
 #include "base/result.h"
+#include "tools/usage.h"
 
 namespace nlsplit::inline tools {
 
@@ -54,6 +55,7 @@ inline int flush_output() {
 
 // Parses, runs the chosen subcommand's callback, answers the exit code.
 inline int parse_and_run(CLI::App& app, int argc, char** argv, const int& code) {
+  app.failure_message(usage_error);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

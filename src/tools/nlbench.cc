@@ -70,6 +70,7 @@ int main(int argc, char** argv) {
   add_certificates_command(app, code);
 #endif
   add_explain_command(app, code);
+  app.failure_message(usage_error);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

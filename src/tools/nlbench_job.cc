@@ -34,8 +34,16 @@ bool is_saved(const std::string& what) {
   return fs::is_directory(what, failure) && !fs::exists(fs::path(what) / "config.json", failure);  // a model
 }
 
+// Here, so that one program says it and not two.
+Status check_there(const std::string& what) {
+  std::error_code failure;
+  if (what.starts_with("zoo:") || fs::exists(what, failure)) return ok_status();
+  return io_error(fmt::format("cannot read '{}': there is no such file or folder", what));
+}
+
 Result<std::string> lower_to(const TemporaryFolder& folder, const JobArguments& arguments) {
   const std::string saved = folder.path() + "/program";
+  RETURN_IF_ERROR(check_there(arguments.what));
   std::vector<std::string> words = {"lower", arguments.what, "--save", saved};
   if (is_scenario(arguments.what)) {
     if (!arguments.plan.empty()) words.insert(words.end(), {"--plan", arguments.plan});
@@ -101,6 +109,7 @@ Result<LoadedSession> load_session(const JobArguments& arguments, std::optional<
                                    bool for_training) {
   std::string dir = arguments.what;
   if (is_scenario(arguments.what)) {
+    RETURN_IF_ERROR(check_there(arguments.what));
     ASSIGN_OR_RETURN(folder, TemporaryFolder::create());
     dir = folder->path() + "/session";
     std::vector<std::string> words = {"lower", arguments.what, for_training ? "--train" : "--session", "--save", dir};

@@ -175,7 +175,8 @@ void add_serve_command(CLI::App& app, int& code) {
   add_ranks_options(*command, a->ranks);
   command->add_option("--host", a->http.address, "The address of this machine to listen at (default 127.0.0.1)")
       ->type_name("ADDRESS");
-  command->add_option("--port", a->http.port, "Port to listen at; 0: one that is free (default 8080)");
+  command->add_option("--port", a->http.port, "Port to listen at; 0: one that is free (default 8080)")
+      ->check(CLI::Range(0, 65535));
   command->add_option("--port-file", a->port_file, "Write the port to FILE once requests are taken")->type_name("FILE");
   command
       ->add_option("--token-file", a->token_file,

@@ -8,11 +8,13 @@
 #include <optional>
 
 #include "base/file.h"
+#include "base/limits.h"
 #include "compile/compile.h"
 #include "planning/load.h"
 #include "report/schedule_report.h"
 #include "report/schedule_svg.h"
 #include "report/table.h"
+#include "scenario/parse.h"
 #include "schedule/online_choice.h"
 #include "schedule/pipeline_csv.h"
 #include "schedule/placement.h"
@@ -110,6 +112,18 @@ Result<Made> from_file(const ScheduleArguments& arguments) {
   return made;
 }
 
+// As many micro-batches as a scenario may have, as many devices as a Program.
+Status check_size(int64_t devices, int64_t stages, int64_t micro_batches) {
+  if (micro_batches > max_micro_batches)
+    return invalid_input(fmt::format("--micro-batches {}: at most {}", micro_batches, max_micro_batches));
+  if (devices > most_devices) return invalid_input(fmt::format("--devices {}: at most {}", devices, most_devices));
+  if (stages * micro_batches > most_steps) {
+    return invalid_input(fmt::format("{} stages of {} micro-batches: a schedule has at most {} slots", stages,
+                                     micro_batches, most_steps));
+  }
+  return ok_status();
+}
+
 Result<Made> from_policy(const ScheduleArguments& arguments) {
   ASSIGN_OR_RETURN(const SchedulePolicy* policy, find_schedule(arguments.what));
   // Policies for both are for whatever the times are; training unless one time is given.
@@ -126,6 +140,7 @@ Result<Made> from_policy(const ScheduleArguments& arguments) {
   const int stages = arguments.stages > 0 ? arguments.stages : two_each ? 2 * devices : devices;
   made.input.devices = devices;
   made.input.micro_batches = arguments.micro_batches > 0 ? arguments.micro_batches : 2 * devices;
+  RETURN_IF_ERROR(check_size(devices, stages, made.input.micro_batches));
   ASSIGN_OR_RETURN(made.input.stage_devices, make_placement(placement, devices, stages));
   set_times(made.input, times, arguments);
   ASSIGN_OR_RETURN(made.table, make_schedule(arguments.what, made.input));

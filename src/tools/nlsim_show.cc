@@ -29,7 +29,11 @@ Status add_gradients(const std::string& name, Model& model) {
 Status show(const ShowArguments& arguments) {
   if (arguments.memory) return show_memory(arguments);
   if (!arguments.json.empty() && !arguments.costs) return invalid_input("--json needs --costs or --memory");
-  if (is_scenario(arguments.model.model)) return invalid_input("of a scenario `show` knows the memory: add --memory");
+  if (is_scenario(arguments.model.model))
+    return invalid_input(
+        fmt::format("{0} is a scenario, and `nlsim show` prints a network: name its model (zoo:…, *.onnx), or add "
+                    "--memory for what a plan of the scenario takes. `nlsim rank {0}` ranks its plans",
+                    arguments.model.model));
   ASSIGN_OR_RETURN(Model model, load_model(arguments.model));
   if (arguments.fused) {
     ASSIGN_OR_RETURN(model.graph, optimize(model.graph, model.weights));

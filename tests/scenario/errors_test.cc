@@ -168,6 +168,9 @@ const BadScenario bad_scenarios[] = {
     {"UnknownMode", "inference", "sleeping",
      "s.yaml:2:18: unknown mode 'sleeping'; it is 'inference', 'training' or 'generation'"
        "\n  | workload: {mode: sleeping, batch: 16, micro_batches: [1, 4]}"},
+    {"SchedulesOfTraining", "sink: b", "sink: b\nsearch: {schedules: [1f1b, zb_v]}",
+     "s.yaml:10:21: none of these schedules is for inference; `nlsim schedule --list` says which are"
+       "\n  | search: {schedules: [1f1b, zb_v]}"},
     {"BatchOfGeneration", "inference", "generation",
      "s.yaml:2:37: 'batch' is not for generation: 'sequences' says how many go on at once"
        "\n  | workload: {mode: generation, batch: 16, micro_batches: [1, 4]}"},
@@ -501,6 +504,18 @@ TEST(ScenarioErrors, LevelsAndPrecisionsKnowTheirDevices) {
   ASSERT_TRUE(scenario.ok()) << scenario.error().to_string();
   EXPECT_EQ(scenario->cluster.devices[0].kind, DeviceKind::cuda);
   EXPECT_EQ(scenario->cluster.devices[0].level, Level(Isa::cuda, Precision::tf32));
+}
+
+TEST(ScenarioErrors, NoTextOnAGpu) {
+  std::string text(good);
+  text.replace(text.find("mode: inference, batch: 16, micro_batches: [1, 4]"), 49, "mode: generation");
+  text.replace(text.find("B: {host: b"), 11, "B: {host: b, kind: cuda");
+  const auto scenario = parse_scenario(text, "s.yaml");
+  ASSERT_FALSE(scenario.ok());
+  EXPECT_EQ(scenario.error().kind, ErrorKind::unsupported);
+  EXPECT_EQ(scenario.error().to_string(),
+            "s.yaml:5:22: text is generated on CPUs only: a GPU has no kernels for the caches of keys and values"
+            "\n  |   B: {host: b, kind: cuda, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}");
 }
 
 TEST(ScenarioErrors, OfProgramsOfASession) {
