@@ -30,6 +30,7 @@
 #include "survey/survey.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
+#include "tools/next_command.h"
 
 namespace nlsplit::inline tools {
 namespace {
@@ -315,9 +316,9 @@ Status write_scenario(const InitArguments& arguments, const Machines& machines, 
   RETURN_IF_ERROR(write_file(arguments.output, text));
   size_t asked = 0;
   for (size_t at = 0; (at = text.find("# TODO", at)) != std::string::npos; ++at) ++asked;
-  fmt::print("{}: {} host{}, {} path{} measured, {} questions (TODO)\nnext     nlsim rank {}\n", arguments.output,
+  fmt::print("{}: {} host{}, {} path{} measured, {} questions (TODO)\nnext     {} rank {}\n", arguments.output,
              survey.machines.size(), survey.machines.size() == 1 ? "" : "s", survey.paths.size(),
-             survey.paths.size() == 1 ? "" : "s", asked - 1, arguments.output);
+             survey.paths.size() == 1 ? "" : "s", asked - 1, program_here("nlsim"), arguments.output);
   return ok_status();
 }
 

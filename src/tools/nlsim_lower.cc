@@ -21,6 +21,7 @@
 #include "report/table.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
+#include "tools/next_command.h"
 #include "tools/rank_options.h"
 #include "tools/terminal.h"
 
@@ -121,13 +122,13 @@ Status lower_session(Loaded& loaded, const LowerArguments& arguments) {
   std::string names;
   for (const Program& program : session.programs) names += (names.empty() ? "" : " ") + program.name;
   const size_t ranks = session.programs[0].devices.size();
-  fmt::print("saved {} for {}; run it with: {}nlbench {} {} {}\n", session.name,
-             counted(static_cast<int64_t>(ranks), "device"), ranks == 1 ? "" : fmt::format("mpirun -np {} ", ranks),
+  fmt::print("saved {} for {}; run it with: {} {} {} {} --transport threads\n", session.name,
+             counted(static_cast<int64_t>(ranks), "device"), program_here("nlbench"),
              saved.generation ? "generate"
              : saved.training ? "train"
                               : "session",
              arguments.save,
-             saved.generation ? "--prompt TEXT"
+             saved.generation ? (saved.generation->tokenizer.empty() ? "--prompt-tokens 1,2,3" : "--prompt TEXT")
              : saved.training ? "--steps 100"
                               : fmt::format("--sequence \"{}\"", names));
   return ok_status();
@@ -364,10 +365,8 @@ Status lower_command(const LowerArguments& arguments) {
     return ok_status();
   }
   RETURN_IF_ERROR(save_program(arguments.save, saved, loaded.model.weights));
-  const size_t ranks = saved.program.devices.size();
-  fmt::print("saved {} for {}; run it with: {}nlbench run {}\n", saved.program.name,
-             counted(static_cast<int64_t>(ranks), "device"), ranks == 1 ? "" : fmt::format("mpirun -np {} ", ranks),
-             arguments.save);
+  fmt::print("saved {} for {}; run it with: {} run {} --transport threads\n", saved.program.name,
+             counted(std::ssize(saved.program.devices), "device"), program_here("nlbench"), arguments.save);
   return ok_status();
 }
 

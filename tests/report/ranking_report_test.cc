@@ -64,7 +64,7 @@ TEST(RankingText, RowsAreTheTopAndTheBestOfEachOwnPlan) {
   for (size_t at = 0; (at = text.find("mine: ", at)) != std::string::npos; ++at) ++own;
   EXPECT_EQ(own, 1u) << text;
   EXPECT_THAT(text, AllOf(HasSubstr("\n 1  "), HasSubstr("\n 2  "), Not(HasSubstr("\n 3  "))));
-  EXPECT_THAT(text, HasSubstr("\nnext     mpirun -np 1 nlbench run small.yaml --plan 1 --check\n"));
+  EXPECT_THAT(text, HasSubstr("\nnext     nlbench run small.yaml --plan 1 --transport threads --check\n"));
 }
 
 TEST(RankingText, SplitPlansAndWhereTheyCannotBe) {

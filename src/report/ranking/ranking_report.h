@@ -7,8 +7,8 @@
 
 namespace nlsplit::inline reports {
 
-// `scenario` is the path as the user gave it: the last line quotes it in a command.
-std::string ranking_text(const Ranking& ranking, const Scenario& scenario);
+// `scenario` has its path as the user gave it: the last lines quote it in a command of `nlbench`.
+std::string ranking_text(const Ranking& ranking, const Scenario& scenario, const std::string& nlbench = "nlbench");
 
 // {"format": "nlsplit-ranking", "version": 1, …, "plans": [{"rank", "stages": [{"layers", "devices"}],
 // "throughput_per_s", …}]}

@@ -1,8 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
+#include <system_error>
 
+#include "graph/gguf/import.h"
+#include "graph/safetensors/import.h"
 #include "ranking/generation.h"
 #include "report/ranking/baselines_text.h"
 #include "report/ranking/breakdown_report.h"
@@ -346,36 +350,35 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
-std::string next_step(const Ranking& ranking, const Scenario& scenario) {
+bool has_tokenizer(const std::string& model) {
+  if (is_gguf(model)) return true;
+  std::error_code failure;
+  return is_safetensors(model) &&
+         std::filesystem::exists(model.substr(0, model.rfind('?')) + "/tokenizer.json", failure);
+}
+
+std::string next_step(const Ranking& ranking, const Scenario& scenario, const std::string& nlbench) {
   if (ranking.judged.empty()) return "";
   if (ranking.interrupted) {  // a complete ranking has other numbers
     return "next     let it finish, or keep these with --save-plans DIR and name one with --plan-file DIR/01.yaml\n";
   }
-  // Ranks: the plan's devices, and the source's and sink's hosts where no device of the plan is.
   const auto runs = [&](size_t i) { return !ranking.generates || ranking.judged[i].generation; };
   const auto found = std::ranges::find_if(ranking.order, runs);
   if (found == ranking.order.end()) return "";
   const size_t first = *found;
-  const Plan& best = ranking.judged[first].plan;
-  std::vector<DeviceId> devices;
-  std::vector<HostId> hosts;
-  for (const Stage& stage : best.stages) {
-    for (const DeviceId device : stage.devices) {
-      if (std::find(devices.begin(), devices.end(), device) != devices.end()) continue;
-      devices.push_back(device);
-      hosts.push_back(scenario.cluster.device(device).host);
-    }
-  }
-  size_t ranks = devices.size();
-  for (const HostId end : {scenario.endpoints.source, scenario.endpoints.sink}) {
-    if (std::find(hosts.begin(), hosts.end(), end) != hosts.end()) continue;
-    hosts.push_back(end);
-    ++ranks;
-  }
-  const std::string_view command = ranking.generates ? "generate" : "run";
-  const std::string_view with = ranking.generates ? "--prompt \"Once upon a time\"" : "--check";
-  return fmt::format("next     mpirun -np {} nlbench {} {} --plan {} {}\n", ranks, command, quoted(scenario.file),
-                     first + 1, with);
+  const auto on_gpu = [&](const Stage& stage) {
+    return std::ranges::any_of(
+        stage.devices, [&](DeviceId device) { return scenario.cluster.device(device).kind == DeviceKind::cuda; });
+  };
+  if (scenario.training && std::ranges::any_of(ranking.judged[first].plan.stages, on_gpu))
+    return "next     another plan: nlbench trains on no GPU (docs/cuda.md)\n";
+  std::string_view with = "--check";
+  if (ranking.generates)  // where there is no tokenizer a prompt is tokens
+    with = has_tokenizer(scenario.model) ? "--prompt \"Once upon a time\"" : "--prompt-tokens 1,2,3";
+  return fmt::format(
+      "next     {} {} {} --plan {} --transport threads {}\n"
+      "         all of it in one process; docs/running.md: with mpirun, on the plan's hosts\n",
+      quoted(nlbench), ranking.generates ? "generate" : "run", quoted(scenario.file), first + 1, with);
 }
 
 constexpr size_t most_notes = 6;  // of one plan; a split of a deep network may have one for every layer
@@ -442,7 +445,7 @@ std::vector<std::string> notes_of(const Ranking& ranking) {
 
 }  // namespace
 
-std::string ranking_text(const Ranking& ranking, const Scenario& scenario) {
+std::string ranking_text(const Ranking& ranking, const Scenario& scenario, const std::string& nlbench) {
   std::string text = head(ranking, scenario);
   if (!ranking.judged.empty())
     text += "\n" + table(ranking, scenario) + generation_lines(ranking) + "\n" + sequences_text(ranking);
@@ -464,7 +467,7 @@ std::string ranking_text(const Ranking& ranking, const Scenario& scenario) {
     text += explanations_text(ranking, scenario);
   }
   if (const std::string rules = baselines_text(ranking, scenario); !rules.empty()) text += rules + "\n";
-  return text + next_step(ranking, scenario);
+  return text + next_step(ranking, scenario, nlbench);
 }
 
 }  // namespace nlsplit::inline reports
