@@ -632,7 +632,7 @@ class DeviceWriter {
       if (stepped_.insert(n).second) compute(segment, n);
     }
   }
-  // The how manyeth of the device's slots that update weights, from 1.
+  // Of the device's slots that update weights: its number, from 1.
   int slot_of_step(const OrderedSlot& slot) const {
     int number = 0;
     for (const OrderedSlot& other : l_.slots[at(d_)]) {

@@ -3,8 +3,7 @@
 //
 //   struct Clock {
 //     void at(double time, uint32_t activity, Step step);   // later call runner.step(activity, step, time)
-//     void flow(uint32_t activity, double now);             // move its bytes, then call runner.step(activity,
-//     Step::flow_done, then)
+//     void flow(uint32_t activity, double now);             // move its bytes; then as above, with Step::flow_done
 //   };
 //   Runner runner(graph, timing, clock);
 //   runner.begin();                                          // then the clock's loop; after the steps of a moment:

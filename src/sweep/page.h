@@ -1,3 +1,4 @@
+// The page that `nlsim sweep` writes.
 #pragma once
 
 namespace nlsplit::inline sweeps {

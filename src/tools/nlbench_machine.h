@@ -1,3 +1,4 @@
+// What stands in files and pages about the machine that made them.
 #pragma once
 
 #include <string>

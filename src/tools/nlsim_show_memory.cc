@@ -132,6 +132,11 @@ std::string memory_text(const ShownMemory& shown, const std::vector<DeviceFootpr
                                {"in, out", right},
                                {"arena", right}},
                               totals);
+  text +=
+      "\nWeights are in the form that the kernels take, packed or transformed, which may be larger than the model's; "
+      "the "
+      "bound is the\nleast that any order and placement of the activations needs; the arena is what the device "
+      "allocates.\n";
   return text;
 }
 

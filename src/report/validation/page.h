@@ -1,3 +1,4 @@
+// The page that `nlbench validate` writes.
 #pragma once
 
 namespace nlsplit::inline reports {

@@ -1,3 +1,4 @@
+// The figures of a validation as JSON, which its report and its page share.
 #pragma once
 
 #include <nlohmann/json.hpp>
