@@ -101,6 +101,8 @@ class Backend {
   virtual std::vector<Fact> facts() const { return {}; }
   // What the user should know of how executions go; empty: nothing.
   virtual std::string notice() const { return {}; }
+  // Whether a CPU computes in place of the device's GPU.
+  virtual bool stands_in() const { return false; }
 };
 
 // What a Backend is opened with.

@@ -15,6 +15,7 @@
 #include "kernels/without_kernel.h"
 #include "program/scalars.h"
 #include "program/text.h"
+#include "program/trace.h"
 
 namespace nlsplit::inline exec {
 Result<std::unique_ptr<Backend>> prepare(const Program& program, const Job& job, Transport& transport,
@@ -47,6 +48,19 @@ Status upload_prepared(Backend& backend, Transport& transport, const Waiting& wa
                waiting);
 }
 
+Result<RanOn> gather_ran_on(const Backend& own, Transport& transport, const Waiting& waiting) {
+  const std::vector<int> mine = {transport.same_machine().front(), own.stands_in() ? 1 : 0};
+  ASSIGN_OR_RETURN(const std::vector<std::string> all, gather(transport, as_text(mine), waiting));
+  RanOn ran_on;
+  for (const std::string& text : all) {
+    const std::vector<int> of_rank = from_text<int>(text);
+    if (of_rank.size() != 2) return give_up(transport, "a rank answered otherwise where it ran");
+    ran_on.machine.push_back(of_rank[0]);
+    ran_on.stands_in.push_back(of_rank[1] != 0);
+  }
+  return ran_on;
+}
+
 WorkWatch::Options watch_options(Transport& transport, const RunOptions& options) {
   const auto on_stuck = options.on_stuck ? options.on_stuck : [](const Error& why) {
     std::fprintf(stderr, "error: %s\n", why.message.c_str());
@@ -56,16 +70,23 @@ WorkWatch::Options watch_options(Transport& transport, const RunOptions& options
 }
 
 Status check_runnable(const Program& program) {
+  const bool trains = is_training(program);
   for (const DeviceProgram& device : program.devices) {
+    if (trains && device.kind == DeviceKind::cuda) {
+      return unsupported(
+          fmt::format("device {} is a GPU, and nothing trains on a GPU: gradients have no kernels there. "
+                      "nlsim can simulate this plan; run one whose devices are of kind cpu",
+                      device.name));
+    }
     for (const Segment& segment : device.segments) {
       for (const Instr& instr : segment.instrs) {
         if (instr.opcode != Opcode::compute) continue;
         const ComputeDesc& desc = program.descs[static_cast<size_t>(instr.desc)];
         const bool unchecked = device.kind == DeviceKind::cuda && reads_scalars(desc);
         if (!has_no_kernel(desc) && !unchecked) continue;
-        return unsupported(fmt::format("there is no kernel yet for device {} segment {} `{}`: a GPU {}", device.name,
-                                       segment.name, to_string(program, device, instr),
-                                       unchecked ? "checks no scalars" : "computes no gradients"));
+        return unsupported(fmt::format("there is no kernel for device {} segment {} `{}`{}", device.name, segment.name,
+                                       to_string(program, device, instr),
+                                       unchecked ? ": a GPU checks no scalars" : ""));
       }
     }
   }

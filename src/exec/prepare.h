@@ -23,10 +23,13 @@ Result<std::unique_ptr<Backend>> prepare(const Program& program, const Job& job,
 // What prepare() placed, from host() to where the device computes. Errors, the same on all ranks: the device's.
 Status upload_prepared(Backend& backend, Transport& transport, const Waiting& waiting);
 
+// On rank 0; nothing on the others.
+Result<RanOn> gather_ran_on(const Backend& own, Transport& transport, const Waiting& waiting);
+
 // What ends a run whose computations or preparations are overdue. The transport must outlive it.
 WorkWatch::Options watch_options(Transport& transport, const RunOptions& options);
 
-// Error: the Program computes what there is no code for.
+// Error: the Program computes what there is no code for, or trains on a GPU.
 Status check_runnable(const Program& program);
 
 // Cores that no other run has, for as long as the answer lives. Rank 0 gives the run its number.

@@ -342,10 +342,13 @@ Status check_ranks(const Program& program, int ranks) {
   if (static_cast<size_t>(ranks) == devices) return ok_status();
   std::string names;
   for (const DeviceProgram& device : program.devices) names += (names.empty() ? "" : ", ") + device.name;
-  const std::string workers = devices > 1 ? fmt::format(", or with {} of --workers", devices - 1) : "";
-  return invalid_input(fmt::format("this plan runs on {} {} ({}): start it with mpirun -np {}{} (there {} {} now)",
-                                   devices, devices == 1 ? "device" : "devices", names, devices, workers,
-                                   ranks == 1 ? "is" : "are", ranks));
+  const std::string workers = devices > 1 ? fmt::format(", or as `--transport grpc` with {} worker{} (--workers)",
+                                                        devices - 1, devices == 2 ? "" : "s")
+                                          : "";
+  return invalid_input(fmt::format(
+      "this plan runs on {} {} ({}), and {} rank{} started. Run it in one process with `--transport threads`, over MPI "
+      "with `mpirun -np {}`{}",
+      devices, devices == 1 ? "device" : "devices", names, ranks, ranks == 1 ? " was" : "s were", devices, workers));
 }
 
 Result<RunResult> run(const Program* whole, const Job& job, Transport& transport, const RunOptions& options) {
@@ -390,6 +393,7 @@ Result<RunResult> run(const Program* whole, const Job& job, Transport& transport
   result.losses = std::move(repeats.losses);
   ASSIGN_OR_RETURN(result.overruns, sum_of(repeats.overruns, transport, waiting));
   ASSIGN_OR_RETURN(result.clock_error_s, repeats.common->worst_error_s(transport, waiting));
+  ASSIGN_OR_RETURN(result.ran_on, gather_ran_on(*backend, transport, waiting));
   ASSIGN_OR_RETURN(const size_t chosen, choose_repeat(result, repeats.kept.size(), transport, waiting));
   ASSIGN_OR_RETURN(result.trace, gather_trace(task, repeats.kept[chosen], *backend, transport, waiting));
   if (online) {

@@ -115,6 +115,12 @@ struct OutputTensor {
   NamedTensor tensor;  // all micro-batches
 };
 
+// What computed the devices of a run, and where.
+struct RanOn {
+  std::vector<int> machine;     // of each device: the lowest of those on its machine
+  std::vector<char> stands_in;  // of each device: whether a CPU computed in place of its GPU
+};
+
 struct RunResult {
   Trace trace;                                      // the kept repeat whose makespan is nearest the median of all
   std::vector<double> makespans_s;                  // of each repeat
@@ -124,15 +130,16 @@ struct RunResult {
   std::vector<std::vector<int>> decided;  // [device]: the order of its slots in the repeat of the trace
   size_t overruns = 0;                    // of emulated compute, in all repeats
   double clock_error_s = 0;  // times of two devices may be apart by so much; 0: all ranks have the same clock
+  RanOn ran_on = {};         // on rank 0
 };
 
 // `program`: on rank 0, else nullptr. Errors, the same on all ranks: too many or too few ranks, a Program that verify
 // rejects, inputs that do not fit, missing contents, an online run of another Program, not enough memory, a CPU without
 // the level the kernels need, a GPU that is missing or refuses, a hang (the watchdog says where), repeats that differ
-// in their bits, a Program with gradients on a GPU (there are no kernels for them yet).
+// in their bits, a training on a GPU (gradients have no kernels there).
 Result<RunResult> run(const Program* program, const Job& job, Transport& transport, const RunOptions& options);
 
-// "this plan runs on 3 devices (A, B, C): start it with mpirun -np 3"
+// "this plan runs on 3 devices (A, B, C), and 1 rank was started. Run it in one process with `--transport threads`, …"
 Status check_ranks(const Program& program, int ranks);
 
 // The inputs a Program wants, by name, with the shape of the whole batch. Error: two devices disagree.

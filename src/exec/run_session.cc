@@ -282,6 +282,7 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
                                                               : of_kinds({BufferKind::output, BufferKind::state}));
   RETURN_IF_ERROR(agree(transport, taken, waiting));
   if (const std::string notice = backend->notice(); !notice.empty() && options.notice) options.notice(notice);
+  ASSIGN_OR_RETURN(result.ran_on, gather_ran_on(*backend, transport, waiting));
   ASSIGN_OR_RETURN(result.outputs, collect_outputs(joined, !options.leave_states, arena, transport, waiting));
   return result;
 }

@@ -68,6 +68,7 @@ struct SessionResult {
   std::vector<ExecutionLoss> losses;  // on rank 0: of the training steps, in their order
   std::vector<OutputTensor> outputs;  // on rank 0, by device and buffer: outputs and states as they are in the
                                       // end; no states with options.leave_states
+  RanOn ran_on = {};                  // on rank 0
 };
 
 // `session`: on rank 0, else nullptr: every other rank is given its part (exec/hand_out.h). Of the job: its clocks are

@@ -17,6 +17,7 @@
 #include "text/read_tokenizer.h"
 #include "text/sample.h"
 #include "tools/nlbench_commands.h"
+#include "tools/nlbench_conditions.h"
 #include "tools/nlbench_generation_job.h"
 #include "tools/nlbench_ranks.h"
 
@@ -211,7 +212,7 @@ std::vector<double> steps_of(const GenerationRun& run) {
   return steps;
 }
 
-std::string times_text(const Request& request, const GenerationRun& run) {
+std::string times_text(const Request& request, const GenerationRun& run, const Conditions& conditions) {
   const std::vector<double> steps = steps_of(run);
   const double first = first_token_s(run.sequences());
   double mean = 0, end = first;
@@ -229,11 +230,13 @@ std::string times_text(const Request& request, const GenerationRun& run) {
     table.add({"each next token (TPOT)", to_string(seconds(mean)), predicted(of ? of->next_token_s : 0)});
   std::string text = fmt::format("\n{} in {}, {:.1f} tokens/s\n\n{}", counted(tokens, "token"), to_string(seconds(end)),
                                  static_cast<double>(tokens) / end, table.to_string());
+  text += conditions_text(conditions);
   if (of) text += fmt::format("Predicted are a prompt of {} tokens and {} behind it.\n", of->prompt, of->tokens);
   return text;
 }
 
-std::string result_json(const Request& request, const GenerationRun& run, const Speaker& speaker) {
+std::string result_json(const Request& request, const GenerationRun& run, const Conditions& conditions,
+                        const Speaker& speaker) {
   nlohmann::json sequences = nlohmann::json::array();
   for (size_t s = 0; s < request.prompts.size(); ++s) {
     const GeneratedSequence& made = run.sequences()[s];
@@ -242,9 +245,10 @@ std::string result_json(const Request& request, const GenerationRun& run, const 
                          {"text", request.tokenizer ? speaker.texts()[s] : ""},
                          {"at_s", made.at_s}});
   }
-  nlohmann::json file = {{"format", "nlsplit-generation-run"},    {"version", 1},
-                         {"session", request.job.session().name}, {"first_token_s", first_token_s(run.sequences())},
-                         {"token_steps_s", steps_of(run)},        {"sequences", std::move(sequences)}};
+  nlohmann::json file = {{"format", "nlsplit-generation-run"},       {"version", 1},
+                         {"session", request.job.session().name},    {"first_token_s", first_token_s(run.sequences())},
+                         {"token_steps_s", steps_of(run)},           {"sequences", std::move(sequences)},
+                         {"conditions", conditions_json(conditions)}};
   if (const auto& of = request.made_for())
     file["predicted"] = {{"prompt", of->prompt},
                          {"tokens", of->tokens},
@@ -254,18 +258,21 @@ std::string result_json(const Request& request, const GenerationRun& run, const 
 }
 
 Status conclude(const GenerateArguments& arguments, const Request& request, const GenerationRun& run,
-                Speaker& speaker) {
+                const RanOn& ran_on, Speaker& speaker) {
+  const Conditions conditions =
+      conditions_of(request.job.session().programs.front(), ran_on, request.job.loaded.saved.clocks);
   speaker.finish();
   RETURN_IF_ERROR(speaker.status());
   if (arguments.json == "-") {
-    fmt::print("{}", result_json(request, run, speaker));
+    fmt::print("{}", result_json(request, run, conditions, speaker));
     return ok_status();
   }
-  if (!arguments.json.empty()) RETURN_IF_ERROR(write_file(arguments.json, result_json(request, run, speaker)));
+  if (!arguments.json.empty())
+    RETURN_IF_ERROR(write_file(arguments.json, result_json(request, run, conditions, speaker)));
   for (size_t s = 0; s < request.prompts.size() && request.prompts.size() > 1; ++s)
     fmt::print("[{}] {}{}\n", s + 1, s < arguments.prompts.size() && !arguments.chats ? arguments.prompts[s] : "",
                speaker.texts()[s]);
-  fmt::print(stderr, "{}", times_text(request, run));
+  fmt::print(stderr, "{}", times_text(request, run, conditions));
   return ok_status();
 }
 
@@ -280,7 +287,7 @@ Status generate(const GenerateArguments& arguments, const Request& request, cons
   GenerationRun generation(request.job.form, request.prompts, request.tokens, speaker.hooks());
   const Result<SessionResult> result = run(request.job.session(), request.job.job(), generation.choices());
   if (!result) return result.error();
-  return conclude(arguments, request, generation, speaker);
+  return conclude(arguments, request, generation, result->ran_on, speaker);
 }
 
 int generate_command(const GenerateArguments& arguments) {

@@ -38,7 +38,7 @@ bool is_saved(const std::string& what) {
 Status check_there(const std::string& what) {
   std::error_code failure;
   if (what.starts_with("zoo:") || fs::exists(what, failure)) return ok_status();
-  return io_error(fmt::format("cannot read '{}': there is no such file or folder", what));
+  return io_error(fmt::format("cannot read '{}': No such file or directory", what));
 }
 
 Result<std::string> lower_to(const TemporaryFolder& folder, const JobArguments& arguments) {

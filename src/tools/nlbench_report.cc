@@ -11,6 +11,7 @@
 #include "program/trace.h"
 #include "report/table.h"
 #include "report/timeline.h"
+#include "tools/nlbench_conditions.h"
 #include "validate/statistics.h"
 
 namespace nlsplit::inline tools {
@@ -79,7 +80,11 @@ std::vector<double> undisturbed_makespans_s(const RunResult& result) {
   return makespans;
 }
 
-// "measured 4.2 % slower"
+Conditions conditions_of(const RunReport& report) {
+  return conditions_of(report.saved->program, report.result->ran_on, report.saved->clocks);
+}
+
+// "measured +4.2 %"
 std::string error_text(double measured, double predicted) {
   const double error = (measured - predicted) / predicted * 100;
   return fmt::format("measured {:+.1f} %", error);
@@ -147,12 +152,17 @@ std::string report_text(const RunReport& report) {
     text += fmt::format("loss        {:.6g}\n", losses[0]);  // every repeat is the same step
   const bool predicted = report.saved->has_prediction;
   const Prediction& p = report.saved->prediction;
+  const Conditions conditions = conditions_of(report);
   if (predicted && p.makespan_s > 0) {
-    text += fmt::format("predicted   {} samples/s · {} for the batch ({}) · latency {}{}\n",
+    const auto against = [&](double measured, double expected) {
+      return conditions.comparable() && expected > 0 ? " (" + error_text(measured, expected) + ")" : "";
+    };
+    text += fmt::format("predicted   {} samples/s · {} for the batch{} · latency {}{}\n",
                         rate(static_cast<double>(program.batch) / p.makespan_s), to_string(seconds(p.makespan_s)),
-                        error_text(f.makespan, p.makespan_s), to_string(seconds(p.latency_mean_s)),
-                        p.latency_mean_s > 0 ? " (" + error_text(f.latency.mean, p.latency_mean_s) + ")" : "");
+                        against(f.makespan, p.makespan_s), to_string(seconds(p.latency_mean_s)),
+                        against(f.latency.mean, p.latency_mean_s));
   }
+  text += conditions_text(conditions);
   std::vector<Table::Column> columns = {{"device", Align::left},
                                         {"computing", Align::right},
                                         {"waiting", Align::right},
@@ -170,6 +180,7 @@ std::string report_text(const RunReport& report) {
     table.add(std::move(row));
   }
   text += "\n" + table.to_string();
+  text += "Computing and waiting make up the whole time; messages go beside both.\n";
   if (const std::vector<double> others = undisturbed_makespans_s(*report.result); others.size() < repeats) {
     text += fmt::format("\ndisturbed   {} of {} repeats: a processor was slower than at its best, by up to {:.0f} %",
                         repeats - others.size(), repeats, largest_slowdown(*report.result) * 100);
@@ -193,6 +204,7 @@ std::string report_text(const RunReport& report) {
 std::string report_json(const RunReport& report) {
   const Program& program = report.saved->program;
   const Figures f = figures_of(report);
+  const Conditions conditions = conditions_of(report);
   json devices = json::array();
   for (size_t d = 0; d < program.devices.size(); ++d) {
     json calibrations = json::array();
@@ -226,13 +238,15 @@ std::string report_json(const RunReport& report) {
       {"overruns", report.result->overruns},
       {"clock_error_s", report.result->clock_error_s},
       {"predicted", nullptr},
+      {"conditions", conditions_json(conditions)},
       {"check", nullptr}};
   if (!report.result->losses.empty()) file["losses"] = report.result->losses;
   if (report.saved->has_prediction) {
     const Prediction& p = report.saved->prediction;
     file["predicted"] = {
         {"makespan_s", p.makespan_s}, {"latency_mean_s", p.latency_mean_s}, {"device_compute_s", p.device_compute_s}};
-    if (p.makespan_s > 0) file["predicted"]["makespan_error"] = f.makespan / p.makespan_s - 1;
+    if (p.makespan_s > 0 && conditions.comparable())
+      file["predicted"]["makespan_error"] = f.makespan / p.makespan_s - 1;
   }
   if (report.check) file["check"] = check_json(*report.check);
   return file.dump(2, ' ', false, json::error_handler_t::replace) + "\n";

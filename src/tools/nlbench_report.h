@@ -35,7 +35,6 @@ nlohmann::json check_json(const Comparison& check);
 
 std::string report_text(const RunReport& report);
 // {"format": "nlsplit-run", "version": 1, "program", "fingerprint", "throughput_per_s", "makespans_s", "devices", …}
-// …}
 std::string report_json(const RunReport& report);
 
 }  // namespace nlsplit::inline tools

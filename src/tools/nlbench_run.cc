@@ -93,7 +93,7 @@ Result<RunOptions> options_of(const RunArguments& arguments) {
   options.watchdog_s = arguments.watchdog_s;
   options.deadlines = arguments.deadlines;
   options.cancelled = interrupted;
-  options.gpu.missing = arguments.gpu_missing == "error" ? GpuMissing::error : GpuMissing::cpu;
+  options.gpu.missing = arguments.gpu_missing == "cpu" ? GpuMissing::cpu : GpuMissing::error;
   options.gpu.backend = arguments.gpu_backend;
   options.gpu.direct_messages = arguments.gpu_messages == "auto";
   options.gpu.graphs = arguments.gpu_graphs == "off"       ? GpuGraphs::off
@@ -119,7 +119,7 @@ Status check_places(const RunArguments& arguments) {
   return check_folders({arguments.output, arguments.json, arguments.trace, arguments.decisions});
 }
 
-// Of repeats, or of steps.
+// What a run gives: of repeats, or with --steps of steps.
 using Outcome = std::variant<RunResult, SessionResult>;
 
 struct Texts {

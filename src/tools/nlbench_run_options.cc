@@ -48,10 +48,11 @@ void add_run_options(CLI::App& app, int& code, int (*run)(const RunArguments&)) 
   command->add_option("--output", a->output, "Write the network's output to Y.npy");
   command->add_option("--seed", a->job.seed, "Of the default input (default 1)");
   command
-      ->add_option("--gpu-missing", a->gpu_missing,
-                   "Devices of kind cuda where no GPU can be used: cpu (default: the CPU computes, and a message says "
-                   "so) or error")
-      ->check(CLI::IsMember({"cpu", "error"}));
+      ->add_option(
+          "--gpu-missing", a->gpu_missing,
+          "Devices of kind cuda where no GPU can be used. error: the run is refused (default); cpu: the CPU computes "
+          "in their\nplace, and its times are not the scenario's")
+      ->check(CLI::IsMember({"error", "cpu"}));
   command
       ->add_option(
           "--gpu-graphs", a->gpu_graphs,
@@ -106,7 +107,7 @@ void add_run_options(CLI::App& app, int& code, int (*run)(const RunArguments&)) 
           "missing; 0: never (default 10)")
       ->check(CLI::NonNegativeNumber);
   command
-      ->add_option("--heartbeat,--lifeline", a->heartbeat_s,
+      ->add_option("--heartbeat", a->heartbeat_s,
                    "So many seconds after a rank has died, is stopped or cut off, all others have ended, with exit "
                    "code 3. 0: never,\n"
                    "and no TCP connections for it (default 10)")

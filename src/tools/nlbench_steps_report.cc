@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "program/text.h"
+#include "tools/nlbench_conditions.h"
 #include "tools/nlbench_report.h"
 
 namespace nlsplit::inline tools {
@@ -29,6 +30,7 @@ std::string report_text(const StepsReport& report) {
                   to_string(seconds(result.elapsed_s / steps)), throughput_of(report));
   if (const Prediction& p = report.saved->prediction; report.saved->has_prediction)
     text += fmt::format("predicted   {} for one step alone\n", to_string(seconds(p.makespan_s)));
+  text += conditions_text(conditions_of(report.saved->program, result.ran_on, report.saved->clocks));
   if (!result.losses.empty())
     text += fmt::format("loss        {:.6g} in the first step, {:.6g} in step {}\n", result.losses.front().mean,
                         result.losses.back().mean, steps);
@@ -47,18 +49,20 @@ std::string report_json(const StepsReport& report) {
     if (!std::isnan(loss.gradient_norm)) norms.push_back(loss.gradient_norm);
   }
   const Program& program = report.saved->program;
-  nlohmann::json file = {{"format", "nlsplit-run"},
-                         {"version", 1},
-                         {"program", program.name},
-                         {"fingerprint", hex16(fingerprint(program))},
-                         {"transport", report.transport},
-                         {"batch", program.batch},
-                         {"micro_batches", program.micro_batches},
-                         {"steps", steps_of(*report.result)},
-                         {"elapsed_s", report.result->elapsed_s},
-                         {"throughput_per_s", throughput_of(report)},
-                         {"losses", std::move(losses)},
-                         {"check", nullptr}};
+  nlohmann::json file = {
+      {"format", "nlsplit-run"},
+      {"version", 1},
+      {"program", program.name},
+      {"fingerprint", hex16(fingerprint(program))},
+      {"transport", report.transport},
+      {"batch", program.batch},
+      {"micro_batches", program.micro_batches},
+      {"steps", steps_of(*report.result)},
+      {"elapsed_s", report.result->elapsed_s},
+      {"throughput_per_s", throughput_of(report)},
+      {"losses", std::move(losses)},
+      {"conditions", conditions_json(conditions_of(program, report.result->ran_on, report.saved->clocks))},
+      {"check", nullptr}};
   if (!norms.empty()) file["gradient_norms"] = std::move(norms);
   if (report.check) file["check"] = check_json(*report.check);
   return file.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";

@@ -17,6 +17,7 @@
 #include "tools/exit.h"
 #include "tools/launch_options.h"
 #include "tools/nlbench_commands.h"
+#include "tools/nlbench_conditions.h"
 #include "tools/nlbench_ranks.h"
 #include "tools/nlbench_training_job.h"
 #include "train/event_file.h"
@@ -86,13 +87,14 @@ class TrainingLog {
   // Of what could not be written on the way.
   const Status& status() const { return status_; }
 
-  Status conclude(const TrainingRun& run) const {
+  Status conclude(const TrainingRun& run, const RanOn& ran_on) const {
+    const Conditions conditions = conditions_of(job_.session().programs.front(), ran_on, job_.loaded.saved.clocks);
     if (!arguments_.json.empty() && arguments_.json != "-")
-      RETURN_IF_ERROR(write_file(arguments_.json, result_json(run)));
+      RETURN_IF_ERROR(write_file(arguments_.json, result_json(run, conditions)));
     if (arguments_.json == "-")
-      fmt::print("{}", result_json(run));
+      fmt::print("{}", result_json(run, conditions));
     else
-      fmt::print("{}", result_text(run));
+      fmt::print("{}", result_text(run, conditions));
     return ok_status();
   }
 
@@ -176,20 +178,20 @@ class TrainingLog {
     return static_cast<double>(job_.session().programs.front().batch) / step_s;
   }
 
-  std::string result_text(const TrainingRun& run) const {
+  std::string result_text(const TrainingRun& run, const Conditions& conditions) const {
     Table table({{""}, {"measured", Align::right}, {"predicted", Align::right}});
     const double predicted = job_.made_for().step_s, measured = run.step_seconds();
     const auto time = [](double s) { return s > 0 ? to_string(seconds(s)) : std::string("-"); };
     const auto rate = [&](double s) { return s > 0 ? fmt::format("{:.3g}", samples_per_s(s)) : std::string("-"); };
     table.add({"a step", time(measured), time(predicted)});
     table.add({"samples/s", rate(measured), rate(predicted)});
-    std::string text = "\n" + table.to_string();
+    std::string text = "\n" + table.to_string() + conditions_text(conditions);
     if (saved_ > 0) text += fmt::format("\nsaved {} at step {}\n", arguments_.training.checkpoint, saved_);
     if (saved_ > 0 && run.status().ok() && run.steps_done() < job_.plan.steps) text += "--resume goes on from there\n";
     return text;
   }
 
-  std::string result_json(const TrainingRun& run) const {
+  std::string result_json(const TrainingRun& run, const Conditions& conditions) const {
     nlohmann::json evaluations = nlohmann::json::array();
     for (const LoggedEvaluation& of : evaluations_) {
       nlohmann::json one = {{"step", of.step}, {"loss", of.loss}};
@@ -206,7 +208,8 @@ class TrainingLog {
                            {"losses", losses_},
                            {"evaluations", std::move(evaluations)},
                            {"step_s", run.step_seconds()},
-                           {"predicted_step_s", job_.made_for().step_s}};
+                           {"predicted_step_s", job_.made_for().step_s},
+                           {"conditions", conditions_json(conditions)}};
     if (!norms_.empty()) file["gradient_norms"] = norms_;
     return file.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
   }
@@ -258,8 +261,9 @@ Status train(const TrainCommand& arguments, OpenTraining& opened, const RunOnRan
   log.begin();
   TrainingRun training(job.form, job.data, job.validation ? &*job.validation : nullptr, job.plan, log.hooks());
   const Result<SessionResult> result = run(job.session(), job.job(), training.choices());
+  if (!result && training.steps_done() == 0) return result.error();
   const Status ended = !result ? Status(result.error()) : !training.status().ok() ? training.status() : log.status();
-  const Status concluded = log.conclude(training);
+  const Status concluded = log.conclude(training, result ? result->ran_on : RanOn());
   return ended.ok() ? concluded : ended;
 }
 

@@ -8,10 +8,12 @@
 #include "base/file.h"
 #include "base/interrupts.h"
 #include "partition/search_methods.h"
+#include "planning/gpu_kernels.h"
 #include "planning/load.h"
 #include "report/ranking/ranking_report.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
+#include "tools/next_command.h"
 #include "tools/rank_options.h"
 #include "tools/terminal.h"
 
@@ -80,7 +82,7 @@ Status rank(const RankArguments& arguments) {
   auto ranking = rank_plans(loaded.scenario, loaded.model, options);
   clear_progress();
   write_after_interrupt();
-  if (!ranking) return ranking.error();
+  if (!ranking) return in_scenario(ranking.error(), loaded.scenario);
   if (!arguments.json.empty()) {
     RETURN_IF_ERROR(write_to(arguments.json, ranking_json(*ranking, loaded.scenario, loaded.model.graph)));
   }
@@ -90,8 +92,14 @@ Status rank(const RankArguments& arguments) {
     if (!arguments.explain) ranking->explanations.clear();
   }
   if (!arguments.save_plans.empty()) RETURN_IF_ERROR(save_plans(arguments.save_plans, *ranking, loaded));
-  if (arguments.json != "-" && arguments.csv != "-")
-    std::fputs(ranking_text(*ranking, loaded.scenario).c_str(), stdout);
+  if (arguments.json != "-" && arguments.csv != "-") {
+    ASSIGN_OR_RETURN(const std::string note, gpu_kernels_note(loaded));
+    const std::string_view phases =
+        loaded.scenario.training
+            ? "phases: F forward, I gradients of inputs, W gradients of weights, R forward again, step update\n"
+            : "";
+    fmt::print("{}{}{}", note, phases, ranking_text(*ranking, loaded.scenario, program_here("nlbench")));
+  }
   return ok_status();
 }
 

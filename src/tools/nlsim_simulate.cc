@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "planning/gpu_kernels.h"
 #include "planning/load.h"
 #include "ranking/session.h"
 #include "ranking/traffic.h"
@@ -130,6 +131,7 @@ Status simulate(const SimulateArguments& arguments) {
     return ok_status();
   }
   if (!arguments.json.empty()) RETURN_IF_ERROR(write_file(arguments.json, timing_json(chosen, timed, traffic)));
+  fmt::print("{}", gpu_kernels_note(loaded.scenario, timed.program));
   print_timing(chosen, timed);
   if (traffic) fmt::print("{}", traffic_text(*traffic));
   return ok_status();

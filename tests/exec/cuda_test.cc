@@ -234,7 +234,7 @@ TEST(Backend, TheRealOneLoadsWithoutADriver) {
   if (why != nullptr) {
     EXPECT_THAT(why, HasSubstr("CUDA: "));
     EXPECT_EQ(devices, 0);
-    EXPECT_THAT(choose_backend({}).value().notice, HasSubstr("no GPU: CUDA: "));
+    EXPECT_THAT(choose_backend({.missing = GpuMissing::cpu}).value().notice, HasSubstr("no GPU: CUDA: "));
   } else {
     EXPECT_GE(devices, 0);
   }
@@ -249,8 +249,11 @@ TEST(Backend, ANoticeReachesTheUser) {
   const auto result = run_threads(program, seeded_job(program), on_nothing);
   ASSERT_TRUE(result.ok()) << error_of(result);
   EXPECT_THAT(said, AllOf(HasSubstr("device G: no GPU: "), HasSubstr("the CPU computes in its place")));
-  on_nothing.gpu.missing = GpuMissing::error;
-  EXPECT_THAT(error_of(run_threads(program, seeded_job(program), on_nothing)), HasSubstr("no GPU: there is no "));
+  EXPECT_THAT(result->ran_on.stands_in, ::testing::ElementsAre(1));
+  on_nothing.gpu = {.backend = "/nowhere/libbackend_cuda.so"};  // the default
+  const auto refused = run_threads(program, seeded_job(program), on_nothing);
+  EXPECT_THAT(error_of(refused), AllOf(HasSubstr("device G: no GPU: there is no "), HasSubstr("--gpu-missing cpu")));
+  EXPECT_EQ(exit_code(refused.error()), 2);
 }
 
 TEST(Backend, GpusGoRoundAmongTheDevicesOfAMachine) {

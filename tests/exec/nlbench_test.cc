@@ -132,7 +132,8 @@ TEST_F(Nlbench, ASessionOverMpiEqualsThreads) {
   for (const std::string& one : found) EXPECT_EQ(one, found.front());
   const Outcome few = nlbench_on(2, session + "init");
   EXPECT_EQ(few.code, 2);
-  EXPECT_THAT(few.text, HasSubstr("this plan runs on 3 devices (A, B, C): start it with mpirun -np 3"));
+  EXPECT_THAT(few.text, HasSubstr("this plan runs on 3 devices (A, B, C), and 2 ranks were started. Run it in one "
+                                  "process with `--transport threads`"));
   const Outcome unknown = nlbench_on(3, session + "nothing");
   EXPECT_EQ(unknown.code, 2);
   EXPECT_THAT(unknown.text, HasSubstr("session counter has no program nothing; there are init, push, read"));
@@ -273,7 +274,7 @@ TEST_F(Nlbench, TooManyAndTooFewRanks) {
   for (const int ranks : {1, 3}) {
     const Outcome outcome = nlbench_on(ranks, "run saved");
     EXPECT_EQ(outcome.code, 2);
-    EXPECT_THAT(outcome.text, HasSubstr("this plan runs on 2 devices (A, B): start it with mpirun -np 2"));
+    EXPECT_THAT(outcome.text, HasSubstr("this plan runs on 2 devices (A, B), and "));
   }
 }
 
@@ -281,7 +282,7 @@ TEST_F(Nlbench, TooManyAndTooFewRanks) {
 TEST_F(Nlbench, RanksThatDoNotFitTogether) {
   for (const auto& [first, second, message] :
        {std::tuple("--warmup 1", "--warmup 2", "with 2 warm-up and 64 kept repeats, rank 0 has "),
-        std::tuple("--heartbeat 20", "--lifeline 30", "ranks differ in their --heartbeat: rank 1 on host ")}) {
+        std::tuple("--heartbeat 20", "--heartbeat 30", "ranks differ in their --heartbeat: rank 1 on host ")}) {
     const std::string run = "-np 1 " + program_ + " run saved ";
     const Outcome outcome = shell(mpirun() + run + first + " : " + run + second);
     EXPECT_EQ(outcome.code, 2) << outcome.text;

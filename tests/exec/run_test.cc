@@ -29,7 +29,9 @@ TEST(Run, NeedsAsManyRanksAsDevices) {
   const Status status = check_ranks(program, 2);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(exit_code(status.error()), 2);
-  EXPECT_THAT(status.error().message, HasSubstr("this plan runs on 3 devices (A, B, C): start it with mpirun -np 3"));
+  EXPECT_THAT(status.error().message,
+              HasSubstr("this plan runs on 3 devices (A, B, C), and 2 ranks were started. Run it in one process with "
+                        "`--transport threads`, over MPI with `mpirun -np 3`"));
   EXPECT_TRUE(check_ranks(program, 3).ok());
 }
 
@@ -125,7 +127,7 @@ device A cpu host a isa v2 memory 1048576
   const Result<RunResult> result = run_threads(*program, seeded_job(*program), test_options());
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(exit_code(result.error()), 2);
-  EXPECT_THAT(result.error().message, HasSubstr("there is no kernel yet for device A segment F `y = ReluGradient(x, x) "
+  EXPECT_THAT(result.error().message, HasSubstr("there is no kernel for device A segment F `y = ReluGradient(x, x) "
                                                 "kernel none`"));
 }
 

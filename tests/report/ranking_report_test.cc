@@ -166,7 +166,7 @@ TEST(RankingText, NoiseHasColumnsOfItsOwn) {
   const std::string text = ranking_text(ranked.ranking, ranked.scenario);
   EXPECT_THAT(text, AllOf(HasSubstr("best throughput first"), HasSubstr("  with noise  with noise  "),
                           HasSubstr("with noise: 4 runs of each plan, seed 1; 95 of 100 reach the p5; order and other"),
-                          HasSubstr("\n1  "), HasSubstr("--plan 1 --check")));
+                          ContainsRegex("\n *1  "), HasSubstr("--plan 1 --transport threads --check")));
   const RankedPlan& first = ranked.ranking.judged[0];
   EXPECT_THAT(text, HasSubstr(rate_text(8 / first.noisy->makespan_s.p95)));
   const Ranked latency = rank_with_noise(false, "{objective: latency}");
@@ -180,7 +180,7 @@ TEST(RankingText, RobustRowsKeepTheirNumbers) {
   const std::string first = fmt::format("{}", ranked.ranking.order[0] + 1);
   ASSERT_NE(first, "1");
   EXPECT_THAT(text, AllOf(HasSubstr("best p5 of throughput first"), HasSubstr("which --plan takes"), HasSubstr("A all"),
-                          HasSubstr("mpirun -np 1 nlbench run small.yaml --plan " + first)));
+                          HasSubstr("nlbench run small.yaml --plan " + first)));
   EXPECT_LT(text.find("A all"), text.find("mine: "));
 }
 

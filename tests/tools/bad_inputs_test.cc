@@ -51,7 +51,7 @@ TEST_F(BadScenario, Disconnected) {
 TEST_F(BadScenario, NothingFits) {
   std::string text = small_scenario();
   for (int i = 0; i < 3; ++i) text = with(text, "64MiB", "64KiB");
-  refuse(text, {"no plan fits", "64 KiB"});
+  refuse(text, {"bad.yaml:3:1: no plan fits", "64 KiB"});
 }
 TEST_F(BadScenario, ModelIsMissing) {
   refuse(with(small_scenario(), "zoo:simple_cnn", "nothing.onnx"), {"bad.yaml:1:", "nothing.onnx"});
@@ -140,7 +140,7 @@ TEST(BadRun, TooFewAndTooManyRanks) {
   for (const int ranks : {2, 4}) {
     const Outcome outcome = mpirun(ranks, "run " + file + " --plan mine");
     EXPECT_EQ(outcome.code, 2) << outcome.err;
-    EXPECT_THAT(outcome.err, HasSubstr("this plan runs on 3 devices (A, B, C): start it with mpirun -np 3"));
+    EXPECT_THAT(outcome.err, HasSubstr("this plan runs on 3 devices (A, B, C), and "));
   }
 }
 

@@ -90,8 +90,9 @@ namespace {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend(const BackendContext& context, const cuda::Backend& module, Arena mirror)
-      : module_(module),
+  CudaBackend(const BackendContext& context, const ChosenBackend& chosen, Arena mirror)
+      : module_(*chosen.backend),
+        stands_in_(!chosen.notice.empty()),
         program_(context.program),
         device_(context.own()),
         mirror_(std::move(mirror)),
@@ -166,6 +167,7 @@ class CudaBackend final : public Backend {
     const std::string& why = launches_->no_graphs();
     return why.empty() ? "" : fmt::format("{}; {}", why, without_graphs);
   }
+  bool stands_in() const override { return stands_in_; }
 
  private:
   Status check(Answer why, std::string_view asked) const { return gpu_status(device_.name, asked, why); }
@@ -195,6 +197,7 @@ class CudaBackend final : public Backend {
   Status move(std::byte* to, int64_t to_pitch, const std::byte* from, int64_t from_pitch, int64_t width, int64_t rows);
 
   const cuda::Backend& module_;
+  const bool stands_in_;
   const Program& program_;
   const DeviceProgram& device_;
   const Arena mirror_;
@@ -435,12 +438,20 @@ Status CudaBackend::move(std::byte* to, int64_t to_pitch, const std::byte* from,
 }  // namespace
 
 Result<std::unique_ptr<Backend>> open_cuda(const BackendContext& context) {
-  ASSIGN_OR_RETURN(const ChosenBackend chosen, choose_backend(context.gpu));
+  auto found = choose_backend(context.gpu);
+  if (!found) {
+    Error why = found.error();
+    why.message = fmt::format("device {}: {}", context.own().name, why.message);
+    if (why.kind == ErrorKind::unsupported)
+      why.message += "; `nlbench run --gpu-missing cpu` lets the CPU compute in its place, with other times";
+    return why;
+  }
+  const ChosenBackend chosen = std::move(*found);
   if (!chosen.notice.empty() && context.notice)
     context.notice(fmt::format("device {}: {}", context.own().name, chosen.notice));
   const int number = gpu_number(context.program, context.device, context.same_machine, chosen.devices);
   ASSIGN_OR_RETURN(Arena mirror, Arena::allocate(context.own().arena));
-  auto backend = std::make_unique<CudaBackend>(context, *chosen.backend, std::move(mirror));
+  auto backend = std::make_unique<CudaBackend>(context, chosen, std::move(mirror));
   RETURN_IF_ERROR(backend->open(number, context.gpu.graphs));
   return std::unique_ptr<Backend>(std::move(backend));
 }

@@ -1,6 +1,6 @@
 // Which backend runs the devices of kind cuda, and which of the machine's GPUs each gets.
 //
-//   ASSIGN_OR_RETURN(const ChosenBackend chosen, choose_backend({}));
+//   ASSIGN_OR_RETURN(const ChosenBackend chosen, choose_backend({.missing = GpuMissing::cpu}));
 //   if (!chosen.notice.empty()) …     // "no GPU: libbackend_cuda.so is not built; the CPU computes in its place"
 #pragma once
 
@@ -27,7 +27,7 @@ enum class GpuGraphs : uint8_t {
 
 struct GpuOptions {
   std::string backend = {};  // the backend's file; empty: libbackend_cuda.so from beside the program
-  GpuMissing missing = GpuMissing::cpu;
+  GpuMissing missing = GpuMissing::error;
   GpuGraphs graphs = GpuGraphs::timed;
   bool direct_messages = true;  // from and to the GPU's memory, where the transport takes that; false: by the mirror
 };
@@ -39,7 +39,7 @@ struct ChosenBackend {
 };
 
 // A file that is not there, or finds no device, is missing; one that is no backend, or of another version, is an error
-// in any case.
+// in any case. Errors say why, not whose device it is.
 Result<ChosenBackend> choose_backend(const GpuOptions& options);
 
 // The GPUs of a machine go round among its devices of kind cuda, in the order of the Program. Expects devices > 0.

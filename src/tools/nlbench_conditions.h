@@ -1,0 +1,33 @@
+// In what a run was not the scenario's. What is measured then is apart from what is predicted for other reasons than
+// the prediction's error.
+//
+//   text += conditions_text(conditions_of(program, result.ran_on, emulates));
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "exec/run.h"
+#include "program/saved.h"
+
+namespace nlsplit::inline tools {
+
+struct Conditions {
+  std::vector<std::string> stand_ins;    // devices of kind cuda in whose place a CPU computed
+  std::vector<std::string> one_machine;  // devices of several hosts that ran on one machine; of several such machines
+                                         // the first
+  bool own_compute = false;              // those computed at that machine's speed: nothing emulated the scenario's
+
+  // Whether times can be held against predicted ones at all.
+  bool comparable() const { return stand_ins.empty(); }
+};
+// `clocks`: of the Program's emulated compute; empty: there is none.
+Conditions conditions_of(const Program& program, const RanOn& ran_on, const Clocks& clocks);
+
+// One line a difference, "note        …"; empty: there is none.
+std::string conditions_text(const Conditions& conditions);
+// {"cpu_in_place_of_gpu": ["G"], "on_one_machine": ["A", "B"]}; empty lists where nothing differs.
+nlohmann::json conditions_json(const Conditions& conditions);
+
+}  // namespace nlsplit::inline tools

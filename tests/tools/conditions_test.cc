@@ -1,0 +1,107 @@
+// What nlsim and nlbench say where a run is not the scenario's: no GPU, no links; and of what a GPU has no kernel for.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "testing/value_of.h"
+#include "tools/run_program.h"
+
+namespace nlsplit {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+std::string with_a_gpu(const std::string& model, const std::string& workload) {
+  return fmt::format(R"(model: {}
+workload: {{{}}}
+devices:
+  A: {{host: a, memory: 4GiB, isa: v2, costs: {{roofline: {{compute: 10GFLOPS, memory: 10GBps}}}}}}
+  G: {{host: b, kind: cuda, memory: 8GiB, costs: {{roofline: {{compute: 10TFLOPS, memory: 1TBps}}}}}}
+links:
+  - {{between: [a, b], bandwidth: 1Gbps, latency: 10us}}
+source: a
+sink: a
+plans:
+  mine: [..relu1@A, rest@G]
+)",
+                     model, workload);
+}
+
+nlohmann::json json_of(const std::string& path) { return nlohmann::json::parse(value_of(read_file(path))); }
+
+class Conditions : public ::testing::Test {
+ protected:
+  const Scratch scratch_;
+  const std::string scenario_ =
+      scratch_.write("gpu.yaml", with_a_gpu("zoo:simple_cnn", "mode: inference, batch: 4, micro_batches: [2]"));
+  // A GPU that is nowhere, also on a machine that has one.
+  const std::string run_ =
+      "run " + scenario_ + " --plan mine --transport threads --repeats 1 --gpu-backend /nowhere/gpu.so";
+};
+
+TEST_F(Conditions, AMissingGpuIsAnErrorThatNamesTheWayRound) {
+  const Outcome outcome = nlbench(run_);
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_THAT(outcome.err,
+              AllOf(HasSubstr("error: device G: no GPU: there is no /nowhere/gpu.so"), HasSubstr("--gpu-missing cpu")));
+}
+
+TEST_F(Conditions, ACpuInPlaceOfAGpuIsNotComparedWithThePrediction) {
+  const Outcome outcome = nlbench(run_ + " --gpu-missing cpu --check --json " + scratch_ / "run.json");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out,
+              AllOf(HasSubstr("\npredicted "), Not(HasSubstr("(measured")),
+                    HasSubstr("\nnote        the CPU computed in place of the GPU of G: these times are not")));
+  const nlohmann::json run = json_of(scratch_ / "run.json");
+  EXPECT_EQ(run.at("conditions").at("cpu_in_place_of_gpu"), nlohmann::json({"G"}));
+  EXPECT_FALSE(run.at("predicted").contains("makespan_error"));
+}
+
+TEST_F(Conditions, DevicesOfSeveralHostsOnOneMachineAreSaid) {
+  scratch_.write("small.yaml", small_scenario());
+  const std::string run =
+      "run " + scratch_ / "small.yaml" + " --transport threads --repeats 1 --json " + scratch_ / "r";
+  const Outcome outcome = nlbench(run + " --plan mine");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, AllOf(HasSubstr("(measured"), HasSubstr("\nnote        A, B, C ran on one machine: ")));
+  const nlohmann::json conditions = json_of(scratch_ / "r").at("conditions");
+  EXPECT_EQ(conditions.at("on_one_machine"), nlohmann::json({"A", "B", "C"}));
+  EXPECT_TRUE(conditions.at("cpu_in_place_of_gpu").empty());
+  EXPECT_TRUE(json_of(scratch_ / "r").at("predicted").contains("makespan_error"));
+
+  const Outcome alone = nlbench("run zoo:mlp --batch 2 --transport threads --repeats 1 --json " + scratch_ / "r");
+  ASSERT_EQ(alone.code, 0) << alone.err;
+  EXPECT_THAT(alone.out, Not(HasSubstr("note ")));
+  EXPECT_TRUE(json_of(scratch_ / "r").at("conditions").at("on_one_machine").empty());
+}
+
+TEST_F(Conditions, TrainingOnAGpuIsSimulatedAndRefused) {
+  const std::string training = scratch_.write(
+      "training.yaml", with_a_gpu("zoo:simple_cnn", "mode: training, batch: 4, micro_batches: [2], optimizer: sgd"));
+  const Outcome ranked = nlsim("rank " + training);
+  ASSERT_EQ(ranked.code, 0) << ranked.err;
+  EXPECT_THAT(ranked.out, AllOf(StartsWith("note  "), HasSubstr("computations have no GPU kernel here; the roofline")));
+  const Outcome simulated = nlsim("simulate " + training + " --plan mine");
+  ASSERT_EQ(simulated.code, 0) << simulated.err;
+  EXPECT_THAT(simulated.out, StartsWith("note  "));
+  for (const char* command : {"run", "train"}) {
+    const Outcome outcome = nlbench(fmt::format("{} {} --plan mine --transport threads{}", command, training,
+                                                std::string(command) == "train" ? " --steps 1" : ""));
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    EXPECT_THAT(outcome.err, HasSubstr("error: device G is a GPU, and nothing trains on a GPU"));
+  }
+}
+
+TEST_F(Conditions, WhatAGpuHasKernelsForNeedsNoNote) {
+  const Outcome outcome = nlsim("simulate " + scenario_ + " --plan mine");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, Not(HasSubstr("note  ")));
+}
+
+}  // namespace
+}  // namespace nlsplit
