@@ -93,14 +93,22 @@ class Slots {
     const double sent = played_.source[at(slot.micro_batch)];
     return sent == sent ? sent : played_.forward_start[at(slot.stage)][at(slot.micro_batch)];
   }
-  // Behind slots that are over by then; in inference also behind those whose last message was sent before, and at equal
-  // times a source sends after stages did.
+  // Whether all that a slot needs is on its device from the beginning.
+  bool is_fed_here(const ScheduledSlot& slot) const {
+    const double sent = played_.source[at(slot.micro_batch)];
+    return l_.needs[at(slot.stage)].empty() && !(sent == sent);
+  }
+  // Behind slots that are over by then; in inference also behind those whose last message was sent before, and those
+  // that need none and start then: the sink's message is still on its way. At equal times a source sends after stages
+  // did.
   size_t sink_place(int m) const {
     const double when = sink_time(m);
     const std::vector<ScheduledSlot>& own = of_device(l_.sink);
     size_t i = own.size();
     const auto before = [&](size_t slot) {
-      return played_.ends[at(l_.sink)][slot] <= when || (l_.training == nullptr && fed(own[slot]) < when);
+      if (played_.ends[at(l_.sink)][slot] <= when) return true;
+      if (l_.training != nullptr) return false;
+      return is_fed_here(own[slot]) ? fed(own[slot]) <= when : fed(own[slot]) < when;
     };
     while (i > 0 && !before(i - 1)) --i;
     return i;

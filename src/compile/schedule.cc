@@ -8,6 +8,7 @@
 #include "compile/lowering.h"
 #include "compile/stage_memory.h"
 #include "cost/messages.h"
+#include "partition/score.h"
 #include "schedule/assign.h"
 #include "schedule/online_choice.h"
 
@@ -91,25 +92,19 @@ Status add_to_way(Way& way, const Cluster& cluster, HostId from, HostId to, Byte
     if (!cluster.links[hop.link.index()].shared) continue;
     const auto lane = static_cast<uint32_t>(lane_of(cluster, hop));
     const double busy = (size / cluster.links[hop.link.index()].bandwidth).value();
-    const auto known = std::ranges::find(way.lanes, lane, &std::pair<uint32_t, double>::first);
-    if (known == way.lanes.end())
-      way.lanes.emplace_back(lane, busy);
-    else
-      known->second += busy;
+    add_lane(way.lanes, lane, busy);
   }
   return ok_status();
 }
 
 bool alike(const std::vector<Way>& ways) {
-  return std::ranges::all_of(ways, [&](const Way& way) {
-    return way.seconds == ways[0].seconds &&
-           std::ranges::equal(way.lanes, ways[0].lanes, {}, &std::pair<uint32_t, double>::second,
-                              &std::pair<uint32_t, double>::second);
-  });
+  std::vector<LaneSeconds> lanes;
+  for (const Way& way : ways) lanes.push_back(way.lanes);
+  return std::ranges::all_of(ways, [&](const Way& way) { return way.seconds == ways[0].seconds; }) && alike_ways(lanes);
 }
 
-// Of stages whose replicas are not reached alike. Messages between two stages with replicas spread over many links:
-// those are no reason to give one replica more than another.
+// Of stages whose replicas differ, or are not reached alike. Messages between two stages with replicas spread over many
+// links: those are no reason to give one replica more than another.
 Status add_ways(const Lowering& lowering, ScheduleInput& schedule) {
   const std::vector<Stage>& stages = lowering.plan->stages;
   const Cluster& cluster = *lowering.cluster;
@@ -134,7 +129,10 @@ Status add_ways(const Lowering& lowering, ScheduleInput& schedule) {
         RETURN_IF_ERROR(add_to_way(ways[r], cluster, in ? there : here, in ? here : there, size));
       }
     }
-    if (alike(ways)) ways.clear();
+    const std::vector<DeviceId>& devices = stages[at(stage)].devices;
+    const bool equal = std::ranges::all_of(
+        devices, [&](DeviceId device) { return same_costs(device, devices[0], cluster, *lowering.costs); });
+    if (equal && alike(ways)) ways.clear();
     return ways;
   };
   for (size_t s = 0; s < stages.size(); ++s) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -55,14 +56,23 @@ double shared_seconds(const std::vector<double>& seconds) {
   return 1 / rate;
 }
 
+bool alike_ways(const std::vector<LaneSeconds>& ways) {
+  std::map<uint32_t, int> used_by;
+  for (const LaneSeconds& way : ways) {
+    for (const auto& [lane, busy] : way) ++used_by[lane];
+  }
+  return std::ranges::all_of(ways, [&](const LaneSeconds& way) {
+    return std::ranges::equal(way, ways[0], [&](const auto& a, const auto& b) {
+      return a.second == b.second && used_by[a.first] == used_by[b.first];
+    });
+  });
+}
+
 std::vector<int> share_jobs(int jobs, const std::vector<double>& seconds, const std::vector<LaneSeconds>& ways) {
   const size_t machines = seconds.size();
   std::vector<int> share(machines, 0);
-  const auto as_long = [](const LaneSeconds& a, const LaneSeconds& b) {
-    return std::ranges::equal(a, b, {}, &LaneSeconds::value_type::second, &LaneSeconds::value_type::second);
-  };
-  const bool lanes_matter = !std::ranges::all_of(ways, [&](const LaneSeconds& way) { return as_long(way, ways[0]); });
-  if (!lanes_matter && std::ranges::all_of(seconds, [&](double s) { return s == seconds[0]; })) {
+  const bool lanes_matter = !ways.empty();
+  if (alike_ways(ways) && std::ranges::all_of(seconds, [&](double s) { return s == seconds[0]; })) {
     const int each = jobs / static_cast<int>(machines), over = jobs % static_cast<int>(machines);
     for (size_t r = 0; r < share.size(); ++r) share[r] = each + (static_cast<int>(r) < over ? 1 : 0);
     return share;
@@ -106,7 +116,15 @@ bool same_place(const StagePlace& x, const StagePlace& y) {
 void add_way(LaneSeconds& way, const Network& network, const StagePlace& from, const StagePlace& to, double bytes) {
   if (bytes == 0 || same_place(from, to)) return;
   for (const uint32_t lane : network.path(from.host, to.host).lanes)
-    way.emplace_back(lane, bytes * network.lane_seconds_per_byte[lane]);
+    add_lane(way, lane, bytes * network.lane_seconds_per_byte[lane]);
+}
+
+void add_lane(LaneSeconds& way, uint32_t lane, double seconds) {
+  const auto known = std::ranges::find(way, lane, &LaneSeconds::value_type::first);
+  if (known == way.end())
+    way.emplace_back(lane, seconds);
+  else
+    known->second += seconds;
 }
 
 Scorer::Scorer(const Cluster& cluster, const Network& network, HostId source, HostId sink, const SearchCosts& costs,

@@ -71,6 +71,10 @@ double shared_seconds(const std::vector<double>& seconds);
 // Seconds that a job keeps link directions busy on its way to a machine and from it: lane of Network, seconds.
 using LaneSeconds = std::vector<std::pair<uint32_t, double>>;
 
+// Whether jobs to all machines take as long on as many lanes, each of which as many of these machines use. (Two behind
+// one uplink are not like a third behind one of its own.)
+bool alike_ways(const std::vector<LaneSeconds>& ways);
+
 // How many of `jobs` equal jobs each of these machines gets if each goes to where the machine, and the busiest lane on
 // the job's way, would be done first. ways: of each machine; none: jobs have no way.
 std::vector<int> share_jobs(int jobs, const std::vector<double>& seconds, const std::vector<LaneSeconds>& ways = {});
@@ -85,6 +89,8 @@ struct StagePlace {
 
 // Whether what one has the other has, without a message.
 bool same_place(const StagePlace& x, const StagePlace& y);
+
+void add_lane(LaneSeconds& way, uint32_t lane, double seconds);
 
 // What a micro-batch takes of the lanes between a stage with replicas and the one place that has its inputs, or wants
 // its outputs. Messages between two stages with replicas spread over many links: those are no reason for shares.

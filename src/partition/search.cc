@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <numeric>
 #include <set>
 
@@ -17,6 +18,8 @@ namespace nlsplit::inline partition {
 namespace {
 
 constexpr size_t few_devices = 8;  // of more, those that are no different from others are not looked at by themselves
+
+constexpr size_t kinds_of_cuts = 8;  // at least, among the candidates
 
 double binomial(size_t n, size_t k) {
   if (k > n) return 0;
@@ -44,6 +47,23 @@ bool before(const ScoredPlan& a, const ScoredPlan& b) {
     if (x[s].devices != y[s].devices) return x[s].devices < y[s].devices;
   }
   return false;
+}
+
+// The best `wanted`, of plans with the same cuts a share at most, as long as there are others: their bounds are off
+// alike.
+std::vector<ScoredPlan> best_of_many_kinds(std::vector<ScoredPlan> found, size_t wanted) {
+  std::ranges::sort(found, before);
+  if (found.size() <= wanted) return found;
+  const size_t most_alike = std::max<size_t>(1, wanted / kinds_of_cuts);
+  std::map<std::vector<size_t>, size_t> of_cuts;
+  std::vector<ScoredPlan> kept, others;
+  for (ScoredPlan& plan : found) {
+    std::vector<size_t> cuts;
+    for (const Stage& stage : plan.plan.stages) cuts.push_back(stage.end);
+    (++of_cuts[cuts] <= most_alike && kept.size() < wanted ? kept : others).push_back(std::move(plan));
+  }
+  for (size_t i = 0; kept.size() < wanted; ++i) kept.push_back(std::move(others[i]));
+  return kept;
 }
 
 Error unknown_method(const std::string& name) {
@@ -160,9 +180,7 @@ Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, H
     if (stages.size() == 1 && !whole.insert(stages[0].devices).second) continue;
     if (std::ranges::find(seeds, stages) == seeds.end()) add(std::move(stages), found);
   }
-  const auto kept = std::min(wanted, found.size());
-  std::partial_sort(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(kept), found.end(), before);
-  found.resize(kept);
+  found = best_of_many_kinds(std::move(found), wanted);
   result.plans = std::move(always);
   std::move(found.begin(), found.end(), std::back_inserter(result.plans));
   std::sort(result.plans.begin(), result.plans.end(), before);

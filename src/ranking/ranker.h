@@ -64,9 +64,9 @@ class Ranker {
     std::optional<Estimate> estimate;  // none: it cannot be, for the reason below. Of generation: what the cost is of
     double prompt_s = 0, token_s = 0;
     double noise_factor = 0;
-    bool idle = false;                // a device has nothing to do: the plan without that device is as good
-    std::optional<Error> trouble;     // it cannot be lowered
-    std::optional<Misfit> too_large;  // a device's memory is too small
+    std::optional<Plan> without_idle;  // the plan without the devices that have nothing to do
+    std::optional<Error> trouble;      // it cannot be lowered
+    std::optional<Misfit> too_large;   // a device's memory is too small
   };
 
   struct TooSmall {  // for the whole model, as one of so many copies
@@ -128,6 +128,7 @@ class Ranker {
   size_t most_work() const;
   bool too_much_work(const ScoredPlan& scored, size_t layers, size_t inside) const;
   const Misfit* known_misfit(const Plan& plan) const;
+  std::optional<Plan> without_idle(const Plan& plan, const LoweredPlan& lowered) const;
   Timed time(const Candidate& candidate) const;
   Status note(Candidate& candidate, const Timed& timed);
   bool has_no_schedule(const Candidate& candidate, const Error& error) const;
@@ -174,6 +175,7 @@ class Ranker {
   Status judge_some(std::span<Candidate> chosen);
   void draw_samples();
   void choose_robust(size_t most);
+  void choose_by_bound();
   void sort_judged();
   // Of those as good as each other the one first whose fullest device has the most memory left.
   void sort_judged_by(const std::function<double(size_t)>& score, const std::function<double(size_t)>& fullest);

@@ -20,6 +20,7 @@ namespace {
 
 constexpr size_t plans_a_core = 4;  // lowered before they are simulated
 constexpr size_t least_judged = 2;  // after an interrupt, the best
+constexpr size_t judged_by_bound = 8;
 
 double score_of(const Goal& goal, const NoisyEstimate& estimate) {
   return score_of(goal, estimate.makespan_s.p95, estimate.latency_s.p95);
@@ -47,6 +48,7 @@ void return_freed_memory() {
 Status Ranker::judge() {
   std::stable_sort(candidates_.begin(), candidates_.end(),
                    [](const Candidate& a, const Candidate& b) { return a.fast_score < b.fast_score; });
+  choose_by_bound();
   draw_samples();
   if (noise_bound_) choose_robust(wanted());
   choose_for_requirements();
@@ -174,6 +176,19 @@ void Ranker::draw_samples() {
     std::swap(order[i], order[i + random.below(order.size() - i)]);
     candidates_[order[i]].ranked.sampled = candidates_[order[i]].must_judge = true;
   }
+}
+
+// The fast tier does not share links. Bounds do, so a few plans are judged that are best by the larger of both.
+void Ranker::choose_by_bound() {
+  if (scenario_.objective != Objective::throughput || scenario_.generation || !options_.tier->shares_links()) return;
+  const auto least = [&](size_t i) {
+    const Candidate& candidate = candidates_[i];
+    return std::max(candidate.fast_score, candidate.found ? candidate.found->bound_seconds : 0);
+  };
+  std::vector<size_t> order(candidates_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, least);
+  for (size_t i = 0; i < std::min(judged_by_bound, order.size()); ++i) candidates_[order[i]].must_judge = true;
 }
 
 // Whether or not noise is asked for now: a plan's number must not depend on it.

@@ -88,7 +88,13 @@ Status Ranker::fast_tier() {
     }
     RETURN_IF_ERROR(note(candidate, timed));
     if (candidate.found) (has_splits(candidate.ranked.plan) ? inside : layers) += work_of(*candidate.found);
-    if (!timed.estimate || (timed.idle && !candidate.ranked.own && candidate.rules == 0)) continue;
+    if (!timed.estimate) continue;
+    if (timed.without_idle) {
+      const auto is_it = [&](const Candidate& other) { return other.ranked.plan == *timed.without_idle; };
+      const auto later = candidates_.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+      if (std::ranges::any_of(fitting, is_it) || std::any_of(later, candidates_.end(), is_it)) continue;
+      candidate.ranked.plan = *std::move(timed.without_idle);
+    }
     if (prune) {
       pruning.note(candidate.found ? &*candidate.found : nullptr,
                    score_of(goal_, *timed.estimate) * (noise_bound_ ? candidate.noise_factor : 1),
@@ -154,6 +160,20 @@ size_t Ranker::work_of(const ScoredPlan& scored) const {
   return std::min(whole, whole * left / scored.plan.stages.back().end);
 }
 
+// The plan without the devices that have nothing to do, which is as good. None: all have.
+std::optional<Plan> Ranker::without_idle(const Plan& plan, const LoweredPlan& lowered) const {
+  Plan rest = plan;
+  for (size_t d = 0; d < lowered.program.devices.size(); ++d) {
+    const DeviceProgram& device = lowered.program.devices[d];
+    if (device.kind == DeviceKind::host || lowered.load.device_seconds[d] > 0) continue;
+    const DeviceId id = scenario_.cluster.find_device(device.name);
+    for (Stage& stage : rest.stages) {
+      if (!stage.split && stage.devices.size() > 1) std::erase(stage.devices, id);
+    }
+  }
+  return rest == plan ? std::nullopt : std::optional(std::move(rest));
+}
+
 Ranker::Timed Ranker::time(const Candidate& candidate) const {
   const Plan& plan = candidate.ranked.plan;
   Timed timed;
@@ -164,8 +184,7 @@ Ranker::Timed Ranker::time(const Candidate& candidate) const {
     timed.too_large = Misfit{device->name, device->memory, device->arena, 1};
   } else {
     timed.estimate = estimate_fast(scenario_, *lowered);
-    for (size_t d = 0; d < lowered->program.devices.size(); ++d)
-      timed.idle |= lowered->program.devices[d].kind != DeviceKind::host && lowered->load.device_seconds[d] == 0;
+    if (!candidate.ranked.own && candidate.rules == 0) timed.without_idle = without_idle(plan, *lowered);
     if (prompts_matter()) add_prompts(plan, timed);
     if (noise_bound_) timed.noise_factor = noise_bound_->factor(*lowered, timed.estimate->makespan_s);
   }

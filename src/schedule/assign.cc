@@ -6,9 +6,9 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <span>
 
 #include "base/index.h"
+#include "partition/score.h"
 
 namespace nlsplit::inline schedules {
 namespace {
@@ -41,29 +41,47 @@ double ready_at(const std::vector<int>& stages, const std::vector<std::vector<do
   return ready;
 }
 
-// The links on the ways of one stage's replicas, and until when each is busy.
+// The links on the ways of one stage's replicas. A message does not keep one link from others while it waits for
+// another.
 class Lanes {
  public:
-  Lanes(const std::vector<std::vector<Way>>& ways, size_t stage) {
-    if (stage < ways.size()) ways_ = ways[stage];
+  // When an input that may leave then is at the other end of the way. Inputs leave in the order in which they are asked
+  // for, so a link is busy until the last one has passed.
+  double arrival(const Way& way, double leaves) const {
+    return end(way, leaves, [&](uint32_t lane) { return std::max(leaves, value_of(busy_until_, lane)); });
   }
-  // When a message that may leave then is at the other end of the replica's way.
-  double arrival(size_t replica, double when) const {
-    if (ways_.empty()) return when;
-    for (const auto& [lane, seconds] : ways_[replica].lanes) {
-      if (const auto busy = busy_until_.find(lane); busy != busy_until_.end()) when = std::max(when, busy->second);
-    }
-    return when + ways_[replica].seconds;
-  }
-  void take(size_t replica, double arrives) {
-    if (ways_.empty()) return;
-    const double leaves = arrives - ways_[replica].seconds;
-    for (const auto& [lane, seconds] : ways_[replica].lanes) busy_until_[lane] = leaves + seconds;
+  void take_input(const Way& way, double leaves) {
+    for (const auto& [lane, seconds] : way.lanes)
+      busy_until_[lane] = std::max(leaves, value_of(busy_until_, lane)) + seconds;
+    add_load(way);
   }
 
+  // When an output that is made then is at the sink. They are made in any order, so of a link only the sum of all that
+  // passes it counts.
+  double delivery(const Way& way, double made) const {
+    return end(way, made, [&](uint32_t lane) { return value_of(load_, lane); });
+  }
+  void take_output(const Way& way) { add_load(way); }
+
  private:
-  std::span<const Way> ways_;  // [replica]; empty: no time
-  std::map<uint32_t, double> busy_until_;
+  static double value_of(const std::map<uint32_t, double>& of, uint32_t lane) {
+    const auto known = of.find(lane);
+    return known == of.end() ? 0 : known->second;
+  }
+  void add_load(const Way& way) {
+    for (const auto& [lane, seconds] : way.lanes) load_[lane] += seconds;
+  }
+  template <class FreeFrom>
+  double end(const Way& way, double leaves, const FreeFrom& free_from) const {
+    double last = 0, longest = 0;
+    for (const auto& [lane, seconds] : way.lanes) {
+      last = std::max(last, free_from(lane) + seconds);
+      longest = std::max(longest, seconds);
+    }
+    return std::max(leaves + way.seconds, last + way.seconds - longest);
+  }
+
+  std::map<uint32_t, double> busy_until_, load_;
 };
 
 // Again and again the slot that can start first; of those that can start together the one of the latest stage. What a
@@ -216,25 +234,38 @@ std::vector<std::vector<int>> assign_replicas(const ScheduleInput& input) {
     const std::vector<double>& seconds = input.stage_seconds[s];
     std::vector<double> free(seconds.size(), 0);
     std::vector<int> taken(seconds.size(), 0);
-    Lanes in(input.ways_in, s), out(input.ways_out, s);
+    Lanes lanes;
+    const Way here;
+    const auto way = [&](const std::vector<std::vector<Way>>& ways, size_t r) -> const Way& {
+      return s < ways.size() && !ways[s].empty() ? ways[s][r] : here;
+    };
+    // Of equal ones each takes what links carry in all, and no more: messages to several replicas share a link, so the
+    // first of them arrive together. An unequal one may be so slow that another is always done sooner.
+    std::vector<int> most(seconds.size(), input.micro_batches);
+    std::vector<LaneSeconds> both;
+    for (size_t r = 0; r < seconds.size(); ++r) {
+      LaneSeconds& all = both.emplace_back(way(input.ways_in, r).lanes);
+      for (const auto& [lane, busy] : way(input.ways_out, r).lanes) add_lane(all, lane, busy);
+    }
+    const bool equal = std::ranges::all_of(seconds, [&](double of) { return of == seconds[0]; });
+    if (equal && std::ranges::any_of(both, [](const LaneSeconds& lanes_of) { return !lanes_of.empty(); }))
+      most = share_jobs(input.micro_batches, seconds, both);
     for (size_t m = 0; m < finished[s].size(); ++m) {
       const double ready = ready_at(needs[s], finished, static_cast<int>(m));
       size_t best = 0;
-      double best_end = std::numeric_limits<double>::infinity(), best_arrival = 0, best_finish = 0;
+      double best_end = std::numeric_limits<double>::infinity(), best_finish = 0;
       for (size_t r = 0; r < seconds.size(); ++r) {
-        if (std::max(free[r], ready) + seconds[r] > best_end) continue;
-        const double arrival = in.arrival(r, ready);
-        const double finish = std::max(free[r], arrival) + seconds[r];
-        const double end = out.arrival(r, finish);
+        if (taken[r] == most[r] || std::max(free[r], ready) + seconds[r] > best_end) continue;
+        const double finish = std::max(free[r], lanes.arrival(way(input.ways_in, r), ready)) + seconds[r];
+        const double end = lanes.delivery(way(input.ways_out, r), finish);
         if (end < best_end || (end == best_end && taken[r] < taken[best])) {
           best = r;
           best_end = end;
-          best_arrival = arrival;
           best_finish = finish;
         }
       }
-      in.take(best, best_arrival);
-      out.take(best, best_end);
+      lanes.take_input(way(input.ways_in, best), ready);
+      lanes.take_output(way(input.ways_out, best));
       free[best] = best_finish;
       ++taken[best];
       replica[s][m] = static_cast<int>(best);

@@ -58,7 +58,7 @@ struct ScheduleInput {
   // with it. Empty: no time.
   std::vector<double> message_seconds = {};  // [stage], the last one's means nothing
   // Forward-only: [stage][replica], from the source and stages with one device, and to the sink. A stage whose replicas
-  // are reached alike: none. Empty: no stage has any.
+  // are equal and reached alike: none. Empty: no stage has any.
   std::vector<std::vector<Way>> ways_in = {}, ways_out = {};
   int in_flight = 0;  // for `streaming`: micro-batches to a buffer; 0: two
 

@@ -44,6 +44,22 @@ Result<std::string> plain_text(const JsonPlace& place) {
   return text;
 }
 
+// Steps that make a text longer multiply: a few dozen would fill any memory. Real ones make at most three bytes of one,
+// and put one character in front.
+Status check_growth(const JsonPlace& place, const std::vector<NormalStep>& steps) {
+  constexpr double most_times = 64, bytes_in_front = 16;
+  double times = 1;
+  for (const NormalStep& step : steps) {
+    const auto to = static_cast<double>(step.to.size());
+    if (!step.from.empty())
+      times *= std::max(1.0, to / static_cast<double>(step.from.size()));
+    else if (!step.form)
+      times *= 1 + to / bytes_in_front;
+  }
+  if (times <= most_times) return ok_status();
+  return place.not_supported(fmt::format("its steps could make a text {:.3g} times as long", times));
+}
+
 Status read_normalizer(const JsonPlace& place, std::vector<NormalStep>& steps) {
   if (place.is_null()) return ok_status();
   ASSIGN_OR_RETURN(const std::string type, type_of(place));
@@ -424,6 +440,7 @@ Result<Tokenizer> read_root(const JsonPlace& root) {
       RETURN_IF_ERROR(read_added_token(added.element(at), numbers, seen, parts));
   }
   RETURN_IF_ERROR(read_normalizer(root.optional("normalizer"), parts.normal_steps));
+  RETURN_IF_ERROR(check_growth(root.optional("normalizer"), parts.normal_steps));
   const JsonPlace cuts = root.optional("pre_tokenizer"), decoder = root.optional("decoder");
   RETURN_IF_ERROR(byte_fallback ? read_cuts_of_characters(cuts, parts) : read_pre_tokenizers(cuts, parts.cuts));
   RETURN_IF_ERROR(read_post_processor(root.optional("post_processor"), parts));

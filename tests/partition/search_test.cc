@@ -122,6 +122,10 @@ TEST(Search, ReplicasShareByTheirWays) {
   EXPECT_EQ(share_jobs(21, {1.5, 0.075}), (std::vector<int>{1, 20}));
   // C and D are reached over one link that carries a job in 1 s: A, as fast, does half.
   EXPECT_EQ(share_jobs(12, {1, 1, 1}, {{}, {{0, 1.0}}, {{0, 1.0}}}), (std::vector<int>{6, 3, 3}));
+  // Two behind one uplink and one behind its own get what the uplinks carry.
+  EXPECT_EQ(share_jobs(48, {1, 1, 1}, {{{0, 2.0}}, {{0, 2.0}}, {{1, 2.0}}}), (std::vector<int>{12, 12, 24}));
+  // Equal links, unequal machines: the links decide.
+  EXPECT_EQ(share_jobs(8, {1, 0.1}, {{{0, 2.0}}, {{1, 2.0}}}), (std::vector<int>{4, 4}));
   // All alike: as without.
   EXPECT_EQ(share_jobs(5, {1, 1, 1}, {{{0, 9.0}}, {{1, 9.0}}, {{2, 9.0}}}), (std::vector<int>{2, 2, 1}));
 }

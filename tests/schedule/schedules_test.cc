@@ -47,7 +47,18 @@ TEST(Schedules, ReplicasBehindASlowLinkGetWhatItCarries) {
   input.ways_in = {{{}, {2, {{0, 2.0}}}}};
   EXPECT_EQ(schedule("streaming", input), "0: 0F0 0F2 0F4 | 1: 0F1 0F3 0F5 | instances 2");
   input.ways_out = {{{}, {4, {{1, 4.0}}}}};  // and twice as long for the way back
-  EXPECT_EQ(schedule("streaming", input), "0: 0F0 0F1 0F2 0F4 0F5 | 1: 0F3 | instances 2");
+  EXPECT_EQ(schedule("streaming", input), "0: 0F0 0F1 0F2 0F4 | 1: 0F3 0F5 | instances 2");
+}
+
+// One fast link leaves the source, which is lane 0; those behind it take 1, 2 and 2 s. Who waits for a slow one keeps
+// nobody else from the fast one.
+TEST(Schedules, ASlowLinkDoesNotKeepOthersFromAFastOne) {
+  ScheduleInput input{48, 3, {{0, 1, 2}}, {{0.5, 0.5, 0.5}}};
+  input.ways_in = {{{1, {{0, 0.01}, {1, 1.0}}}, {2, {{0, 0.01}, {2, 2.0}}}, {2, {{0, 0.01}, {3, 2.0}}}}};
+  const SlotTable table = make_schedule("streaming", input).value();
+  EXPECT_EQ(table.devices[0].size(), 24u);
+  EXPECT_EQ(table.devices[1].size(), 12u);
+  EXPECT_EQ(table.devices[2].size(), 12u);
 }
 
 TEST(Schedules, OneMicroBatchNeedsOneInstance) {

@@ -96,6 +96,16 @@ TEST(TokenizerJson, OfCharactersNotSupportedIsRefusedByName) {
               }),
               HasSubstr("/normalizer/pattern: only a String"));
   EXPECT_THAT(error([](json& f) { f["normalizer"]["pattern"]["String"] = ""; }), HasSubstr("the pattern is empty"));
+  // Forty steps that double a text: a terabyte of one letter.
+  EXPECT_THAT(error([](json& f) {
+                const json step = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "aa"}};
+                f["normalizer"] = {{"type", "Sequence"}, {"normalizers", std::vector<json>(40, step)}};
+              }),
+              HasSubstr("/normalizer: its steps could make a text 1.1e+12 times as long"));
+  EXPECT_THAT(error([](json& f) {
+                f["normalizer"] = {{"type", "Prepend"}, {"prepend", std::string(20000, 'x')}};
+              }),
+              HasSubstr("/normalizer: its steps could make a text"));
   const auto metaspace = [&](const json& more) {
     return error([&](json& f) {
       f["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "\u2581"}};
