@@ -2,9 +2,12 @@
 // left first.
 #include <gmock/gmock.h>
 
+#include <map>
+
 #include "partition/baselines.h"
 #include "ranking/evaluate.h"
 #include "ranking/small_scenario.h"
+#include "testing/paths.h"
 
 namespace nlsplit {
 namespace {
@@ -72,6 +75,23 @@ TEST(Order, IsNeverWorseThanARuleWhereNoDeviceHoldsTheModel) {
   }
   EXPECT_GE(timed, 3u);
   EXPECT_GT(ranking.baselines[0].estimate.value().makespan_s, 1.01 * ranking.judged[0].estimate.makespan_s);
+}
+
+// What the search has found of the scenarios that come with the program, in seconds a batch. Less is a reason to write
+// it down here; more is a plan lost.
+TEST(Order, BundledScenariosKeepTheirBestPlans) {
+  const std::map<std::string, double> known = {{"dragonfly", 0.26824}, {"fat_tree", 0.26753}, {"racks", 0.10235},
+                                               {"slow_link", 4.41469}, {"star", 0.11940},     {"torus", 0.19939},
+                                               {"unequal", 2.03164},   {"wan", 1.21517},      {"wifi_boards", 1.99851}};
+  for (const auto& [name, makespan_s] : known) {
+    const auto scenario = read_scenario(fmt::format("{}/scenarios/{}.yaml", NLS_SOURCE_DIR, name));
+    ASSERT_TRUE(scenario.ok()) << scenario.error().to_string();
+    const auto model = load_model(*scenario);
+    ASSERT_TRUE(model.ok()) << model.error().to_string();
+    const auto ranking = rank_plans(*scenario, *model, {});
+    ASSERT_TRUE(ranking.ok()) << ranking.error().to_string();
+    EXPECT_LE(ranking->judged[0].estimate.makespan_s, makespan_s * 1.001) << name;
+  }
 }
 
 }  // namespace
