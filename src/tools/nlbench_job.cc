@@ -34,10 +34,10 @@ bool is_saved(const std::string& what) {
   return fs::is_directory(what, failure) && !fs::exists(fs::path(what) / "config.json", failure);  // a model
 }
 
-// Here, so that one program says it and not two.
+// Of a scenario, so that one program says it and not two.
 Status check_there(const std::string& what) {
   std::error_code failure;
-  if (what.starts_with("zoo:") || fs::exists(what, failure)) return ok_status();
+  if (!is_scenario(what) || fs::exists(what, failure)) return ok_status();
   return io_error(fmt::format("cannot read '{}': No such file or directory", what));
 }
 

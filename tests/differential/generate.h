@@ -94,7 +94,6 @@ class CaseMaker {
     cluster.eager_limit = bytes(pick<int64_t>({0, 1024, 1 << 20}));
     cluster.handshake = seconds(chance(0.3) ? 1e-4 : 0);
     cluster.nic_window = chance(0.2) ? 1 : 0;
-    if (chance(0.3)) cluster.messages = pick<DType>({DType::f16, DType::bf16});
     out.endpoints.source = HostId(static_cast<size_t>(between(0, hosts - 1)));
     out.endpoints.sink = HostId(static_cast<size_t>(between(0, hosts - 1)));
   }

@@ -90,7 +90,7 @@ TEST_F(FakeGpu, SplitEqualsUnsplitBitForBit) {
 
 // reduce, pack, unpack and copy, many instances, both ways.
 TEST_F(FakeGpu, MovesDataAsTheCpuDoes) {
-  for (const char* name : {"instances", "ring_all_reduce", "interleaved", "replicas", "train_1f1b"}) {
+  for (const char* name : {"instances", "ring_all_reduce", "interleaved", "replicas"}) {
     SCOPED_TRACE(name);
     const Program on_cpu = program_of(name), program = on_gpus(name);
     const auto want = run_threads(on_cpu, seeded_job(on_cpu), test_options());

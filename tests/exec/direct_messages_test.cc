@@ -61,7 +61,7 @@ int sends_of_gpus(const Program& program) {
 class DirectMessages : public FakeGpu {};
 
 TEST_F(DirectMessages, SkipTheMirror) {
-  for (const char* name : {"instances", "ring_all_reduce", "interleaved", "replicas", "train_1f1b"}) {
+  for (const char* name : {"instances", "ring_all_reduce", "interleaved", "replicas"}) {
     SCOPED_TRACE(name);
     const Program program = on_gpus(name);
     const Job job = seeded_job(program);

@@ -90,6 +90,7 @@ class MpiRun {
   // In place of nlsim: plans for ever, and says when it begins.
   void save_slow_planner() const {
     // Not by a stream: the processes that other threads start would keep it open, and Linux executes no such file.
+    ASSERT_TRUE(write_file(dir_ + "/s.yaml", "nobody reads it").ok());
     ASSERT_TRUE(write_file(dir_ + "/plans_slowly", "#!/bin/sh\ntouch planning\nexec sleep 20\n").ok());
     fs::permissions(dir_ + "/plans_slowly", fs::perms::owner_all);
   }

@@ -72,6 +72,7 @@ class StuckRun : public ::testing::Test {
     }
     const Status status = save_program(dir_ + "/saved", saved, store);
     ASSERT_TRUE(status.ok()) << status.error().to_string();
+    std::ofstream(dir_ + "/s.yaml") << "nobody reads it";
   }
   void TearDown() override {
     if (!dir_.empty()) fs::remove_all(dir_);

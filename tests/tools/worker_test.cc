@@ -112,7 +112,7 @@ TEST(Worker, TrainsAndRunsSessions) {
   for (const char* command : {"train {} --plan two --steps 3", "run {} --plan two --steps 3"}) {
     const Outcome many = nlbench(with(command, "{}", scenario) + over({&b, &c}));
     EXPECT_EQ(many.code, 2) << command << many.err;
-    EXPECT_THAT(many.err, HasSubstr("or with 1 of --workers (there are 3 now)"));
+    EXPECT_THAT(many.err, HasSubstr("or as `--transport grpc` with 1 worker (--workers)"));
     b.wait_for(command[0] == 't' ? 3 : 4);
     c.wait_for(command[0] == 't' ? 3 : 4);
   }
@@ -260,7 +260,7 @@ TEST(Worker, WrongUseIsSaid) {
   run_command("chmod 644 " + scratch / "keys/node.key");
   for (const Row& row :
        {Row{"run " + scenario + " --plan mine --transport grpc", "needs --workers"},
-        Row{"run " + scenario + " --plan mine" + over({&one}), "or with 2 of --workers (there are 2 now)"},
+        Row{"run " + scenario + " --plan mine" + over({&one}), "or as `--transport grpc` with 2 workers (--workers)"},
         Row{"run " + scenario + " --transport grpc --workers 10.1.2.3:7000", "--tls"},
         Row{"run " + scenario + " --tls nowhere" + over({&one}), "nowhere/ca.crt"},
         Row{"run " + scenario + " --tls " + scratch / "keys" + over({&one}), "chmod 600"},

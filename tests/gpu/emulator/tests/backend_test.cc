@@ -128,7 +128,7 @@ TEST_F(EmulatedGpu, SplitEqualsUnsplitBitForBit) {
 }
 
 TEST_F(EmulatedGpu, MovesDataAsTheCpuDoes) {
-  for (const char* name : {"instances", "ring_all_reduce", "interleaved", "replicas", "train_1f1b"}) {
+  for (const char* name : {"instances", "ring_all_reduce", "interleaved", "replicas"}) {
     SCOPED_TRACE(name);
     const Program on_cpu = program_of(name), program = on_gpus(name);
     const auto want = run_threads(on_cpu, seeded_job(on_cpu), test_options());
