@@ -82,9 +82,9 @@ std::vector<int> share_jobs(int jobs, const std::vector<double>& seconds, const 
   if (lanes_matter) own = ways;
   for (LaneSeconds& way : own) {
     for (auto& [lane, busy] : way) {
-      const auto known = std::ranges::find(lanes, lane);
-      if (known == lanes.end()) lanes.push_back(lane);
-      lane = static_cast<uint32_t>(std::ranges::find(lanes, lane) - lanes.begin());
+      const auto number = static_cast<uint32_t>(std::ranges::find(lanes, lane) - lanes.begin());
+      if (number == lanes.size()) lanes.push_back(lane);
+      lane = number;
     }
   }
   std::vector<double> lane_seconds(lanes.size(), 0);

@@ -84,6 +84,28 @@ class Lanes {
   std::map<uint32_t, double> busy_until_, load_;
 };
 
+// A stage whose replicas are equal and reached alike has none.
+const Way& way_of(const std::vector<std::vector<Way>>& ways, size_t stage, size_t replica) {
+  static const Way none;
+  return stage < ways.size() && !ways[stage].empty() ? ways[stage][replica] : none;
+}
+
+// How many micro-batches each replica of a stage takes at most. Of equal ones each takes what links carry in all:
+// messages to several replicas share a link, so the first of them arrive together. Of unequal ones each may take all:
+// one may be so slow that another is always done sooner.
+std::vector<int> most_each(const ScheduleInput& input, size_t stage) {
+  const std::vector<double>& seconds = input.stage_seconds[stage];
+  std::vector<LaneSeconds> ways;
+  for (size_t r = 0; r < seconds.size(); ++r) {
+    LaneSeconds& both = ways.emplace_back(way_of(input.ways_in, stage, r).lanes);
+    for (const auto& [lane, busy] : way_of(input.ways_out, stage, r).lanes) add_lane(both, lane, busy);
+  }
+  const bool equal = std::ranges::all_of(seconds, [&](double of) { return of == seconds[0]; });
+  if (equal && std::ranges::any_of(ways, [](const LaneSeconds& way) { return !way.empty(); }))
+    return share_jobs(input.micro_batches, seconds, ways);
+  return std::vector<int>(seconds.size(), input.micro_batches);
+}
+
 // Again and again the slot that can start first; of those that can start together the one of the latest stage. What a
 // device would run next is remembered until something changes for it.
 class ListScheduler {
@@ -235,37 +257,23 @@ std::vector<std::vector<int>> assign_replicas(const ScheduleInput& input) {
     std::vector<double> free(seconds.size(), 0);
     std::vector<int> taken(seconds.size(), 0);
     Lanes lanes;
-    const Way here;
-    const auto way = [&](const std::vector<std::vector<Way>>& ways, size_t r) -> const Way& {
-      return s < ways.size() && !ways[s].empty() ? ways[s][r] : here;
-    };
-    // Of equal ones each takes what links carry in all, and no more: messages to several replicas share a link, so the
-    // first of them arrive together. An unequal one may be so slow that another is always done sooner.
-    std::vector<int> most(seconds.size(), input.micro_batches);
-    std::vector<LaneSeconds> both;
-    for (size_t r = 0; r < seconds.size(); ++r) {
-      LaneSeconds& all = both.emplace_back(way(input.ways_in, r).lanes);
-      for (const auto& [lane, busy] : way(input.ways_out, r).lanes) add_lane(all, lane, busy);
-    }
-    const bool equal = std::ranges::all_of(seconds, [&](double of) { return of == seconds[0]; });
-    if (equal && std::ranges::any_of(both, [](const LaneSeconds& lanes_of) { return !lanes_of.empty(); }))
-      most = share_jobs(input.micro_batches, seconds, both);
+    const std::vector<int> most = most_each(input, s);
     for (size_t m = 0; m < finished[s].size(); ++m) {
       const double ready = ready_at(needs[s], finished, static_cast<int>(m));
       size_t best = 0;
       double best_end = std::numeric_limits<double>::infinity(), best_finish = 0;
       for (size_t r = 0; r < seconds.size(); ++r) {
         if (taken[r] == most[r] || std::max(free[r], ready) + seconds[r] > best_end) continue;
-        const double finish = std::max(free[r], lanes.arrival(way(input.ways_in, r), ready)) + seconds[r];
-        const double end = lanes.delivery(way(input.ways_out, r), finish);
+        const double finish = std::max(free[r], lanes.arrival(way_of(input.ways_in, s, r), ready)) + seconds[r];
+        const double end = lanes.delivery(way_of(input.ways_out, s, r), finish);
         if (end < best_end || (end == best_end && taken[r] < taken[best])) {
           best = r;
           best_end = end;
           best_finish = finish;
         }
       }
-      lanes.take_input(way(input.ways_in, best), ready);
-      lanes.take_output(way(input.ways_out, best));
+      lanes.take_input(way_of(input.ways_in, s, best), ready);
+      lanes.take_output(way_of(input.ways_out, s, best));
       free[best] = best_finish;
       ++taken[best];
       replica[s][m] = static_cast<int>(best);
