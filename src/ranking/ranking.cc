@@ -66,7 +66,7 @@ Result<Ranking> Ranker::run() {
   RETURN_IF_ERROR(find_bound());
   find_confidence();
   ranking_.keep = std::min(ranking_.judged.size(), static_cast<size_t>(scenario_.keep));
-  ranking_.verdict = make_verdict(ranking_, judged_);
+  ranking_.verdict = make_verdict(ranking_, judged_, workers());
   if (scenario_.generation) find_longest_contexts();
   if (options_.baselines) report_rules();
   if (options_.explain) ranking_.explanations = explain(scenario_, ranking_, judged_);

@@ -15,16 +15,8 @@ double busiest_of_one(const LoweredPlan& lowered, const ScaledLinks& links) {
 }
 
 double makespan_of_one(const LoweredPlan& lowered, const ScaledLinks& links) {
-  TimedGraph graph = lowered.timed;
-  for (Activity& activity : graph.activities) {
-    if (!activity.is_transfer) continue;
-    activity.duration /= links.bandwidth;
-    activity.latency *= links.latency;
-    activity.handshake *= links.latency;
-    activity.clear_to_send_delay /= links.bandwidth;
-  }
   Timing timing;
-  simulate_fast(graph, timing);
+  simulate_fast(lowered.timed, timing, links);
   return std::max(timing.makespan, busiest_of_one(lowered, links));
 }
 

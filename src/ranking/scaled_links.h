@@ -11,10 +11,6 @@
 
 namespace nlsplit::inline ranking {
 
-struct ScaledLinks {
-  double bandwidth = 1;  // of every link, times today's
-  double latency = 1;    // and handshakes
-};
 inline constexpr ScaledLinks no_network = {1e300, 0};
 
 // By the fast tier, and no shorter than the busiest link or device.

@@ -1,21 +1,28 @@
 #include "ranking/verdict.h"
 
 #include <algorithm>
-#include <limits>
+#include <atomic>
 
+#include "base/cores.h"
 #include "ranking/scaled_links.h"
 
 namespace nlsplit::inline ranking {
 namespace {
 
 // The bandwidth factor from which on the first split is clearly faster than the single device.
-std::optional<double> break_even(const std::vector<const LoweredPlan*>& splits, const LoweredPlan& single) {
+std::optional<double> break_even(const std::vector<const LoweredPlan*>& splits, const LoweredPlan& single,
+                                 size_t workers) {
   return where_it_changes(
       [&](double factor) {
         const double alone = makespan_over(single, {.bandwidth = factor});
-        return std::any_of(splits.begin(), splits.end(), [&](const LoweredPlan* split) {
-          return is_shorter_over(*split, {.bandwidth = factor}, alone / clearly_faster);
-        });
+        std::atomic<bool> any = false;
+        on_all_cores(
+            splits.size(),
+            [&](size_t i) {
+              if (!any && is_shorter_over(*splits[i], {.bandwidth = factor}, alone / clearly_faster)) any = true;
+            },
+            workers);
+        return any.load();
       },
       true);
 }
@@ -37,7 +44,7 @@ Yardsticks best_by(const Ranking& ranking, const Cost& cost) {
 
 }  // namespace
 
-Verdict make_verdict(const Ranking& ranking, const std::vector<LoweredPlan>& judged) {
+Verdict make_verdict(const Ranking& ranking, const std::vector<LoweredPlan>& judged, size_t workers) {
   CHECK(judged.size() == ranking.judged.size(), "lowered plans of another ranking");
   Verdict verdict;
   if (ranking.generates) {
@@ -61,9 +68,11 @@ Verdict make_verdict(const Ranking& ranking, const std::vector<LoweredPlan>& jud
   for (size_t i = 0; i < judged.size(); ++i) {
     if (is_split(ranking.judged[i].plan)) splits.push_back(&judged[i]);
   }
-  verdict.break_even = break_even(splits, single);
-  double fastest = std::numeric_limits<double>::infinity();
-  for (const LoweredPlan* split : splits) fastest = std::min(fastest, makespan_over(*split, no_network));
+  verdict.break_even = break_even(splits, single, workers);
+  std::vector<double> seconds(splits.size());
+  on_all_cores(
+      splits.size(), [&](size_t i) { seconds[i] = makespan_over(*splits[i], no_network); }, workers);
+  const double fastest = *std::ranges::min_element(seconds);
   if (fastest > 0) verdict.gain_without_network = makespan_over(single, no_network) / fastest;
   return verdict;
 }

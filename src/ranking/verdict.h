@@ -7,7 +7,7 @@
 
 namespace nlsplit::inline ranking {
 
-// judged: the lowered plans of ranking.judged, in its order.
-Verdict make_verdict(const Ranking& ranking, const std::vector<LoweredPlan>& judged);
+// judged: the lowered plans of ranking.judged, in its order. workers: cores that share the work.
+Verdict make_verdict(const Ranking& ranking, const std::vector<LoweredPlan>& judged, size_t workers);
 
 }  // namespace nlsplit::inline ranking

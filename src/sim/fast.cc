@@ -11,7 +11,7 @@ namespace nlsplit::inline sim {
 namespace {
 
 // Every activity after all it waits for: one pass in the graph's order.
-void sweep(const TimedGraph& graph, Timing& timing) {
+void sweep(const TimedGraph& graph, const ScaledLinks& links, Timing& timing) {
   const size_t count = graph.activities.size();
   for (auto* times : {&timing.posted, &timing.start, &timing.moves, &timing.sent, &timing.finish}) times->resize(count);
   const std::array<const double*, 4> time_of = {timing.posted.data(), timing.start.data(), timing.sent.data(),
@@ -29,11 +29,11 @@ void sweep(const TimedGraph& graph, Timing& timing) {
     const auto [start, post] = gate;
     const Activity& activity = graph.activities[i];
     double moves = start;
-    if (activity.is_transfer && !activity.eager) moves = std::max(start, post) + activity.handshake;
-    const double sent = moves + activity.duration;
+    if (activity.is_transfer && !activity.eager) moves = std::max(start, post) + activity.handshake * links.latency;
+    const double sent = moves + (activity.is_transfer ? activity.duration / links.bandwidth : activity.duration);
     double finish = sent, posted = sent;
     if (activity.is_transfer) {
-      finish = std::max(sent + activity.latency, post);
+      finish = std::max(sent + activity.latency * links.latency, post);
       posted = post;
     }
     timing.posted[i] = posted;
@@ -52,6 +52,17 @@ struct QueueClock {
   void at(double time, uint32_t activity, Step step) { queue.push({time, activity, step}); }
   void flow(uint32_t activity, double now) { at(now + graph.activities[activity].duration, activity, Step::flow_done); }
 };
+
+TimedGraph over(TimedGraph graph, const ScaledLinks& links) {
+  for (Activity& activity : graph.activities) {
+    if (!activity.is_transfer) continue;
+    activity.duration /= links.bandwidth;
+    activity.latency *= links.latency;
+    activity.handshake *= links.latency;
+    activity.clear_to_send_delay /= links.bandwidth;
+  }
+  return graph;
+}
 
 // Who goes first at a card, or on a device that chooses, depends on time, so activities are taken in its order. Error:
 // an online policy left every device waiting.
@@ -86,10 +97,13 @@ void simulate_by_events(const TimedGraph& graph, Timing& timing) {
   if (!event_loop(graph, timing).ok()) timing.makespan = std::numeric_limits<double>::infinity();
 }
 
-void simulate_fast(const TimedGraph& graph, Timing& timing) {
-  if (!is_closed(graph)) return simulate_by_events(graph, timing);
-  timing.turn.clear();
-  sweep(graph, timing);
+void simulate_fast(const TimedGraph& graph, Timing& timing, const ScaledLinks& links) {
+  if (is_closed(graph)) {
+    timing.turn.clear();
+    return sweep(graph, links, timing);
+  }
+  if (links.bandwidth == 1 && links.latency == 1) return simulate_by_events(graph, timing);
+  simulate_by_events(over(graph, links), timing);
 }
 
 namespace {

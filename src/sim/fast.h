@@ -8,10 +8,16 @@
 
 namespace nlsplit::inline sim {
 
+// Links other than the scenario's.
+struct ScaledLinks {
+  double bandwidth = 1;  // of every link, times today's
+  double latency = 1;    // and handshakes
+};
+
 // Messages of one host take turns at its card and blocks have company as in the SimGrid tier; if online decisions leave
 // every device waiting the makespan is infinite. Reuses the vectors of `timing`. One longest-path sweep where
 // is_closed(), else an event loop: both give the same times.
-void simulate_fast(const TimedGraph& graph, Timing& timing);
+void simulate_fast(const TimedGraph& graph, Timing& timing, const ScaledLinks& links = {});
 // As a Tier. Its makespan is also no shorter than what the busiest link or device must do.
 const Tier& fast_tier();
 
