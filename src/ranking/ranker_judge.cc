@@ -132,18 +132,18 @@ Status Ranker::judge_some(std::span<Candidate> chosen) {
     parts.emplace_back(i, &lowered[i]);
     for (const LoweredPlan& other : lowered[i].others) parts.emplace_back(i, &other);
   }
+  std::vector<const TimedGraph*> graphs;
+  for (const auto& [plan, part] : parts) graphs.push_back(&part->timed);
+  ASSIGN_OR_RETURN(const std::vector<Timing> timings, simulate_all(*options_.tier, scenario_.cluster, graphs));
   std::vector<Estimate> estimates(parts.size());
-  RETURN_IF_ERROR(options_.tier->simulate_each(
+  on_all_cores(
       parts.size(),
       [&](size_t p) {
-        return Simulation{&parts[p].second->timed, &scenario_.cluster};
-      },
-      [&](size_t p, const Timing& timing) {
         const LoweredPlan& of = *parts[p].second;
-        estimates[p] = estimate_of(scenario_, of, timing);
-        add_breakdown(of, break_down(of.timed, timing, scenario_.cluster), scenario_.cluster, estimates[p]);
-        return true;
-      }));
+        estimates[p] = estimate_of(scenario_, of, timings[p]);
+        add_breakdown(of, break_down(of.timed, timings[p], scenario_.cluster), scenario_.cluster, estimates[p]);
+      },
+      workers());
   for (size_t p = 0; p < parts.size();) {
     const size_t i = parts[p].first, end = p + 1 + lowered[i].others.size();
     RankedPlan& plan = plans[i];
@@ -243,9 +243,16 @@ Status Ranker::find_bound() {
   constexpr double near = 0.995;
   double enough_s = std::numeric_limits<double>::infinity();
   for (const RankedPlan& plan : ranking_.judged) enough_s = std::min(enough_s, near * plan.estimate.makespan_s);
-  for (const PreparedModel& prepared : prepared_) {
-    ASSIGN_OR_RETURN(const LowerBound bound, lower_bound(prepared, scenario_.cluster, costs_, scenario_.endpoints,
-                                                         scenario_.search.max_devices, inside, enough_s));
+  std::vector<std::optional<Result<LowerBound>>> bounds(prepared_.size());
+  on_all_cores(
+      prepared_.size(),
+      [&](size_t i) {
+        bounds[i] = lower_bound(prepared_[i], scenario_.cluster, costs_, scenario_.endpoints,
+                                scenario_.search.max_devices, inside, enough_s);
+      },
+      workers());
+  for (std::optional<Result<LowerBound>>& found : bounds) {
+    ASSIGN_OR_RETURN(const LowerBound bound, *std::move(found));
     const double score = score_of(goal_, bound.makespan_s, bound.latency_s);
     ranking_.bound = std::min(ranking_.bound.value_or(score), score);
   }
