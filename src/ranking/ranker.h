@@ -94,7 +94,8 @@ class Ranker {
   // ---- ranker_candidates.cc
   struct Searched {
     SearchCosts costs;
-    std::unique_ptr<PlanScorer> scorer;  // none: nothing is split inside its layers
+    std::unique_ptr<PlanScorer> scorer;         // none: nothing is split inside its layers
+    std::unique_ptr<PlanScorer> prompt_scorer;  // of generation, where prompts matter
     SearchResult found;
     std::vector<std::vector<Stage>> rules;  // as baselines() are; empty where a rule knows no plan
   };
@@ -110,7 +111,7 @@ class Ranker {
   Status prepare_generations();
   bool prompts_matter() const;  // to the objective, or to what is required
   ScoredPlan with_prompts(const ScoredPlan& tokens, const ScoredPlan& prompts) const;
-  Status search_prompts(Searched& searched);  // adds plans that are good for prompts; all are scored by both
+  Result<Searched> with_prompts(Searched searched) const;  // also plans that are good for prompts; all scored by both
   Result<LoweredPlan> lower_prompts(const Plan& plan) const;
   void add_prompts(const Plan& plan, Timed& timed) const;
   void choose_for_requirements();
@@ -122,8 +123,7 @@ class Ranker {
 
   // ---- ranker_timing.cc
   Status fast_tier();
-  void time_ahead(size_t first, const std::function<bool(const Candidate&)>& worth,
-                  std::map<size_t, Timed>& ahead) const;
+  Status time_candidates(Pruning& pruning, std::vector<Candidate>& fitting, std::vector<Estimate>& estimates);
   double bound_of(const ScoredPlan& scored) const;  // of the objective
   size_t most_work() const;
   bool too_much_work(const ScoredPlan& scored, size_t layers, size_t inside) const;
@@ -148,8 +148,9 @@ class Ranker {
     Candidate candidate;
     Timed timed;
   };
-  struct Changing {    // all plans at once
-    std::mutex mutex;  // of what is below, scorers_ and progress
+  struct Changing {                     // all plans at once
+    std::map<int, std::mutex> scoring;  // by micro-batches: of their scorers
+    std::mutex mutex;                   // of what is below and progress
     size_t done = 0;
   };
   bool may_refine() const;

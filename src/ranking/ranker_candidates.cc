@@ -1,6 +1,7 @@
 // What is looked at: the plans that search finds for each micro-batch count, and the user's own.
 #include <algorithm>
 #include <array>
+#include <mutex>
 #include <numeric>
 #include <set>
 
@@ -90,23 +91,30 @@ Status Ranker::prepare_models(const std::vector<RankedPlan>& own) {
 Status Ranker::search_all() {
   ranking_.proved = true;
   const std::vector<int>& counts = scenario_.micro_batches;
-  if (!scenario_.search.axes.empty() && !scenario_.training)
+  if ((!scenario_.search.axes.empty() && !scenario_.training) || prompts_matter())
     network_ = make_network(scenario_.cluster, scenario_.endpoints.source, scenario_.endpoints.sink);
-  for (size_t begin = 0; begin < counts.size(); begin += workers()) {
-    progress("searching", begin, counts.size());
-    if (begin > 0 && interrupted()) break;
-    std::vector<std::optional<Result<Searched>>> results(std::min(workers(), counts.size() - begin));
-    on_all_cores(
-        results.size(), [&](size_t i) { results[i] = search(nlsplit::prepared_for(prepared_, counts[begin + i])); },
-        workers());
-    for (std::optional<Result<Searched>>& result : results) {
-      ASSIGN_OR_RETURN(Searched searched, *std::move(result));
-      if (prompts_matter()) RETURN_IF_ERROR(search_prompts(searched));
-      set_node_shares(searched.costs);
-      if (!first_costs_ || searched.costs.micro_batches < first_costs_->micro_batches) first_costs_ = searched.costs;
-      add_found(searched);
-      if (searched.scorer) scorers_.push_back(std::move(searched.scorer));
-    }
+  std::vector<std::optional<Result<Searched>>> results(counts.size());
+  std::mutex mutex;  // of progress
+  size_t done = 0;
+  progress("searching", done, counts.size());
+  on_all_cores(
+      counts.size(),
+      [&](size_t i) {
+        if (i > 0 && interrupted()) return;
+        results[i] = search(nlsplit::prepared_for(prepared_, counts[i]));
+        if (results[i]->ok() && prompts_matter()) results[i] = with_prompts(*std::move(*results[i]));
+        const std::lock_guard lock(mutex);
+        progress("searching", ++done, counts.size());
+      },
+      workers());
+  for (std::optional<Result<Searched>>& result : results) {
+    if (!result) continue;
+    ASSIGN_OR_RETURN(Searched searched, *std::move(result));
+    set_node_shares(searched.costs);
+    if (!first_costs_ || searched.costs.micro_batches < first_costs_->micro_batches) first_costs_ = searched.costs;
+    add_found(searched);
+    if (searched.prompt_scorer) prompt_scorers_[searched.costs.micro_batches] = std::move(searched.prompt_scorer);
+    if (searched.scorer) scorers_.push_back(std::move(searched.scorer));
   }
   if (interrupted()) {
     ranking_.interrupted = true;

@@ -199,12 +199,11 @@ ScoredPlan Ranker::with_prompts(const ScoredPlan& tokens, const ScoredPlan& prom
   return both;
 }
 
-Status Ranker::search_prompts(Searched& searched) {
+Result<Ranker::Searched> Ranker::with_prompts(Searched searched) const {
   const int count = searched.costs.micro_batches;
   const PreparedModel& prompts = *generations_.at(count).prefill;
   const PreparedModel& tokens = nlsplit::prepared_for(prepared_, count);
   const HostId source = scenario_.endpoints.source, sink = scenario_.endpoints.sink;
-  if (!network_) network_ = make_network(scenario_.cluster, source, sink);
   if (!searched.scorer)
     searched.scorer = std::make_unique<PlanScorer>(tokens.kernels.graph, scenario_.cluster, *network_, source, sink,
                                                    searched.costs, exact_multiples(tokens.kernels));
@@ -228,9 +227,9 @@ Status Ranker::search_prompts(Searched& searched) {
   for (ScoredPlan& scored : plans) {
     if (same) scored = with_prompts(scored, scorer->score(scored.plan.stages));
   }
-  if (same) prompt_scorers_[count] = std::move(scorer);
+  if (same) searched.prompt_scorer = std::move(scorer);
   std::ranges::stable_sort(plans, {}, [&](const ScoredPlan& scored) { return bound_of(scored); });
-  return ok_status();
+  return searched;
 }
 
 Result<LoweredPlan> Ranker::lower_prompts(const Plan& plan) const {

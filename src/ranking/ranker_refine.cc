@@ -89,13 +89,17 @@ std::vector<Ranker::Changed> Ranker::change(const Plan& start, const AnnealOptio
   std::vector<Changed> changed;
   size_t layers = 0;  // lowered for plans with splits
   AnnealSpace space = changed_plans();
-  const auto scored_alone = [&](const Plan& plan) {
-    const std::lock_guard lock(all.mutex);
-    return scored(plan);
+  std::optional<ScoredPlan> found;  // what search says of the last plan that it was asked about
+  Plan asked;
+  const auto ask = [&](const Plan& plan) {
+    if (is_same(plan, asked)) return;
+    asked = plan;
+    const std::lock_guard lock(all.scoring.at(plan.micro_batches));
+    found = scored(plan);
   };
   space.least_cost = [&](const Plan& plan) {
     if (interrupted() || layers > most_layers) return never;
-    const std::optional<ScoredPlan> found = scored_alone(plan);
+    ask(plan);
     if (!found) return 0.0;
     if (too_much_work(*found, 0, 0)) return never;
     return scenario_.objective == Objective::weighted ? 0 : pruning.least_score(*found);
@@ -105,7 +109,7 @@ std::vector<Ranker::Changed> Ranker::change(const Plan& start, const AnnealOptio
     if (const Candidate* known = known_candidate(plan)) return known->fast_score;
     Changed& next = changed.emplace_back();
     next.candidate.ranked.plan = plan;
-    if (const std::optional<ScoredPlan> found = scored_alone(plan)) {
+    if (ask(plan); found) {
       layers += work_of(*found);
       next.candidate.bound = bound_of(*found);
     }
@@ -124,6 +128,7 @@ Status Ranker::refine(std::vector<Estimate>& estimates, const Pruning& pruning) 
   const std::vector<Plan> starts = plans_to_refine();
   std::vector<std::vector<Changed>> changed(starts.size());
   Changing all;
+  for (const PreparedModel& prepared : prepared_) all.scoring[prepared.micro_batches];
   on_all_cores(
       starts.size(),
       [&](size_t i) {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "base/cores.h"
+#include "ranking/ahead.h"
 #include "ranking/alike.h"
 #include "ranking/ranker.h"
 
@@ -20,8 +20,7 @@ constexpr size_t layers_a_device = 40;  // what else lowering does for a device 
 constexpr double layers_an_inner_node = 10, layers_an_inner_instruction = 0.5;
 constexpr size_t one_plan_part = 4;  // of that work, one such plan takes no more than this part
 
-constexpr size_t farthest_ahead =
-    256;  // candidates that other cores may time before it is known whether they are worth it
+constexpr size_t farthest_ahead = 256;  // of the candidate at hand others are timed on other cores
 
 }  // namespace
 
@@ -52,58 +51,11 @@ bool Ranker::too_much_work(const ScoredPlan& scored, size_t layers, size_t insid
   return inside > most || work_of(scored) > most / one_plan_part;
 }
 
-// Which candidates are timed depends on what was found of those before them. So on several cores more are timed ahead
-// than needed, and the rest goes on as if it were one.
 Status Ranker::fast_tier() {
   std::vector<Candidate> fitting;
   std::vector<Estimate> estimates;  // of each
-  // Samples are of all plans that fit; and what a weighted objective is relative to is not known yet.
-  const bool prune = options_.samples == 0 && scenario_.objective != Objective::weighted;
   Pruning pruning(wanted(), scenario_.objective);
-  Variants variants(ranking_.node_shares);
-  const std::function<bool(const Candidate&)> worth = [&](const Candidate& candidate) {
-    if (!prune || !candidate.found) return true;
-    return !variants.enough(*candidate.found, candidate.ranked.plan.schedule) && pruning.worth(*candidate.found);
-  };
-  size_t layers = 0, inside = 0;  // of those found by search: lowered; for plans with splits inside layers
-  std::map<size_t, Timed> ahead;  // by index
-  for (size_t i = 0; i < candidates_.size(); ++i) {
-    if (i % 64 == 0) progress("timing plans", i, candidates_.size());
-    if (interrupted()) {
-      ranking_.interrupted = true;
-      if (!fitting.empty()) break;  // there is an answer
-    }
-    Candidate& candidate = candidates_[i];
-    if (!worth(candidate)) continue;
-    if (candidate.found && options_.samples == 0 && too_much_work(*candidate.found, layers, inside)) {
-      ++ranking_.untimed;
-      continue;
-    }
-    Timed timed;
-    if (const Misfit* known = known_misfit(candidate.ranked.plan)) {
-      timed.too_large = *known;
-    } else {
-      if (!ahead.contains(i)) time_ahead(i, worth, ahead);
-      timed = std::move(ahead.extract(i).mapped());
-    }
-    RETURN_IF_ERROR(note(candidate, timed));
-    if (candidate.found) (has_splits(candidate.ranked.plan) ? inside : layers) += work_of(*candidate.found);
-    if (!timed.estimate) continue;
-    if (timed.without_idle) {
-      const auto is_it = [&](const Candidate& other) { return other.ranked.plan == *timed.without_idle; };
-      const auto later = candidates_.begin() + static_cast<std::ptrdiff_t>(i) + 1;
-      if (std::ranges::any_of(fitting, is_it) || std::any_of(later, candidates_.end(), is_it)) continue;
-      candidate.ranked.plan = *std::move(timed.without_idle);
-    }
-    if (prune) {
-      pruning.note(candidate.found ? &*candidate.found : nullptr,
-                   score_of(goal_, *timed.estimate) * (noise_bound_ ? candidate.noise_factor : 1),
-                   respects_of(*timed.estimate), candidate.ranked.plan);
-      if (candidate.found) variants.note(*candidate.found, candidate.ranked.plan.schedule);
-    }
-    estimates.push_back(*timed.estimate);
-    fitting.push_back(std::move(candidate));
-  }
+  RETURN_IF_ERROR(time_candidates(pruning, fitting, estimates));
   candidates_ = std::move(fitting);
   if (candidates_.empty() && !ranking_.interrupted) return nothing_fits();
   measure_against_singles(estimates);
@@ -114,19 +66,67 @@ Status Ranker::fast_tier() {
   return ok_status();
 }
 
-// This candidate, and on the other cores those next that look worth it by now.
-void Ranker::time_ahead(size_t first, const std::function<bool(const Candidate&)>& worth,
-                        std::map<size_t, Timed>& ahead) const {
-  std::vector<size_t> next = {first};
-  const size_t end = std::min(candidates_.size(), first + farthest_ahead);
-  for (size_t j = first + 1; j < end && next.size() < workers(); ++j) {
-    const Candidate& candidate = candidates_[j];
-    if (!ahead.contains(j) && worth(candidate) && known_misfit(candidate.ranked.plan) == nullptr) next.push_back(j);
+// Which candidates are timed depends on what was found of those before them. So on several cores more are timed than
+// needed, and the rest goes on as if it were one.
+Status Ranker::time_candidates(Pruning& pruning, std::vector<Candidate>& fitting, std::vector<Estimate>& estimates) {
+  // Samples are of all plans that fit; and what a weighted objective is relative to is not known yet.
+  const bool prune = options_.samples == 0 && scenario_.objective != Objective::weighted;
+  Variants variants(ranking_.node_shares);
+  const auto worth = [&](const Candidate& candidate) {
+    if (!prune || !candidate.found) return true;
+    return !variants.enough(*candidate.found, candidate.ranked.plan.schedule) && pruning.worth(*candidate.found);
+  };
+  size_t layers = 0, inside = 0;  // of those found by search: lowered; for plans with splits inside layers
+  const auto too_much = [&](const Candidate& candidate) {
+    return candidate.found && options_.samples == 0 && too_much_work(*candidate.found, layers, inside);
+  };
+  const auto wanted = [&](size_t i) {
+    const Candidate& candidate = candidates_[i];
+    return worth(candidate) && known_misfit(candidate.ranked.plan) == nullptr && !too_much(candidate);
+  };
+  Ahead<Timed> ahead(candidates_.size(), workers(), farthest_ahead, wanted,
+                     [&](size_t i) { return time(candidates_[i]); });
+  for (size_t i = 0; i < candidates_.size(); ++i) {
+    if (i % 64 == 0) progress("timing plans", i, candidates_.size());
+    if (interrupted()) {
+      ranking_.interrupted = true;
+      if (!fitting.empty()) break;  // there is an answer
+    }
+    Candidate& candidate = candidates_[i];
+    if (!worth(candidate)) continue;
+    if (too_much(candidate)) {
+      ++ranking_.untimed;
+      continue;
+    }
+    Timed timed;
+    if (const Misfit* known = known_misfit(candidate.ranked.plan))
+      timed.too_large = *known;
+    else
+      timed = ahead.take(i);
+    Status noted = ok_status();
+    ahead.change([&] {
+      noted = note(candidate, timed);
+      if (candidate.found) (has_splits(candidate.ranked.plan) ? inside : layers) += work_of(*candidate.found);
+    });
+    RETURN_IF_ERROR(std::move(noted));
+    if (!timed.estimate) continue;
+    if (timed.without_idle) {
+      const auto is_it = [&](const Candidate& other) { return other.ranked.plan == *timed.without_idle; };
+      const auto later = candidates_.begin() + static_cast<std::ptrdiff_t>(i) + 1;
+      if (std::ranges::any_of(fitting, is_it) || std::any_of(later, candidates_.end(), is_it)) continue;
+      candidate.ranked.plan = *std::move(timed.without_idle);
+    }
+    ahead.change([&] {
+      if (!prune) return;
+      pruning.note(candidate.found ? &*candidate.found : nullptr,
+                   score_of(goal_, *timed.estimate) * (noise_bound_ ? candidate.noise_factor : 1),
+                   respects_of(*timed.estimate), candidate.ranked.plan);
+      if (candidate.found) variants.note(*candidate.found, candidate.ranked.plan.schedule);
+    });
+    estimates.push_back(*timed.estimate);
+    fitting.push_back(std::move(candidate));
   }
-  std::vector<Timed> timed(next.size());
-  on_all_cores(
-      next.size(), [&](size_t k) { timed[k] = time(candidates_[next[k]]); }, workers());
-  for (size_t k = 0; k < next.size(); ++k) ahead.emplace(next[k], std::move(timed[k]));
+  return ok_status();
 }
 
 // A device that was too small for the whole model as one of more copies of it is too small as one of fewer: more

@@ -1,0 +1,109 @@
+// Results that are taken one after the other, where those taken say which of the next are wanted. Other cores work
+// ahead: on the next that look wanted by now. What nobody takes was in vain; the results that are taken, and which, are
+// those of one core.
+//
+//   Ahead<Timed> ahead(plans.size(), workers, 256, [&](size_t i) { return worth(i); }, [&](size_t i) { return time(i);
+//   }); for (size_t i = 0; i < plans.size(); ++i) {
+//     if (!worth(i)) continue;
+//     const Timed timed = ahead.take(i);
+//     ahead.change([&] { learn_from(timed); });   // whatever worth() looks at
+//   }
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstddef>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace nlsplit::inline ranking {
+
+template <class Made>
+class Ahead {
+ public:
+  // wanted: looks at no item before the last that was taken. farthest: how far ahead of that anybody works. make: on
+  // several threads at once.
+  Ahead(size_t count, size_t workers, size_t farthest, std::function<bool(size_t)> wanted,
+        std::function<Made(size_t)> make)
+      : count_(count), workers_(workers), farthest_(farthest), wanted_(std::move(wanted)), make_(std::move(make)) {
+    for (size_t t = 1; t < workers; ++t) threads_.emplace_back([this] { work(); });
+  }
+  Ahead(const Ahead&) = delete;
+  Ahead& operator=(const Ahead&) = delete;
+  ~Ahead() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    moved_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+
+  // i: larger than any before.
+  Made take(size_t i) {
+    std::unique_lock lock(mutex_);
+    next_ = i + 1;
+    std::erase_if(begun_, [i](const auto& item) { return item.first < i && item.second; });
+    moved_.notify_all();
+    const auto [item, is_new] = begun_.try_emplace(i);
+    if (is_new) {
+      begun_.erase(item);
+      lock.unlock();
+      return make_(i);
+    }
+    while (!item->second) {
+      if (!make_one(lock)) made_.wait(lock);
+    }
+    Made made = *std::move(item->second);
+    begun_.erase(item);
+    return made;
+  }
+
+  template <class Change>
+  void change(const Change& change) {
+    const std::lock_guard lock(mutex_);
+    change();
+  }
+
+ private:
+  void work() {
+    std::unique_lock lock(mutex_);
+    while (!over_) {
+      if (!make_one(lock)) moved_.wait(lock);
+    }
+  }
+
+  // False: there is nothing to do now. As many as there are cores are made ahead: more would more often be in vain.
+  bool make_one(std::unique_lock<std::mutex>& lock) {
+    if (static_cast<size_t>(std::distance(begun_.lower_bound(next_), begun_.end())) >= workers_) return false;
+    const size_t end = std::min(count_, next_ + farthest_);
+    size_t i = next_;
+    while (i < end && (begun_.contains(i) || !wanted_(i))) ++i;
+    if (i == end) return false;
+    std::optional<Made>& made = begun_[i];
+    lock.unlock();
+    Made result = make_(i);
+    lock.lock();
+    made = std::move(result);
+    made_.notify_all();
+    return true;
+  }
+
+  const size_t count_, workers_, farthest_;
+  const std::function<bool(size_t)> wanted_;
+  const std::function<Made(size_t)> make_;
+  std::mutex mutex_;  // of what is below and of what wanted_ looks at
+  std::condition_variable moved_, made_;
+  size_t next_ = 0;                              // the first that may be made ahead
+  std::map<size_t, std::optional<Made>> begun_;  // and not taken
+  bool over_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace nlsplit::inline ranking
