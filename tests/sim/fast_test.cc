@@ -103,6 +103,30 @@ TEST(Fast, DevicesOfOneMachineSlowEachOtherDown) {
   EXPECT_NEAR(timing.makespan, 2, 1e-12);
 }
 
+// A block of 1 s, a message of 2 s with 0.5 s of handshake and 0.25 s of latency, a block of 1 s.
+TEST(Fast, LinksMayBeOthersThanTheScenarios) {
+  TimedGraph graph;
+  Activity block, message;
+  block.duration = 1;
+  message.is_transfer = true;
+  message.peer = 1;
+  message.duration = 2, message.handshake = 0.5, message.latency = 0.25;
+  graph.activities = {block, message, block};
+  graph.activities[2].device = 1;
+  graph.edges = {{0, Event::delivered, Gate::start}, {1, Event::delivered, Gate::start}};
+  graph.edge_begin = {0, 0, 1, 2};
+  graph.host_of_device = {0, 1};
+  graph.machine_of_device = {-1, -1};
+  for (const int window : {0, 1}) {  // the sweep, the event loop
+    graph.nic_window = window;
+    Timing timing;
+    simulate_fast(graph, timing);
+    EXPECT_DOUBLE_EQ(timing.makespan, 1 + 0.5 + 2 + 0.25 + 1);
+    simulate_fast(graph, timing, {.bandwidth = 4, .latency = 2});
+    EXPECT_DOUBLE_EQ(timing.makespan, 1 + 1 + 0.5 + 0.5 + 1);
+  }
+}
+
 // A message of 1 s on its own, which needs 1.2 s while both ends compute and 12/11 s while one does.
 TEST(Fast, MessagesAreSlowerWhileTheirEndsCompute) {
   TimedGraph graph;
