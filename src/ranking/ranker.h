@@ -1,6 +1,7 @@
 // A ranking in the making (ranking/ranking.h): candidates are collected, timed by the fast tier, the best simulated.
-// ranker_candidates.cc, ranker_timing.cc, ranker_refine.cc and ranker_judge.cc have a step each; ranker_rules.cc has
-// what concerns the rules of today (partition/baselines.h), whose plans are candidates like the others.
+// ranker_candidates.cc, ranker_timing.cc, ranker_refine.cc, ranker_simulate.cc and ranker_judge.cc have a step each;
+// ranker_rules.cc has what concerns the rules of today (partition/baselines.h), whose plans are candidates like the
+// others.
 #pragma once
 
 #include <functional>
@@ -171,9 +172,29 @@ class Ranker {
   void choose_best_of_rules();
   void report_rules();
 
+  // ---- ranker_simulate.cc
+  using SeenCosts = std::map<std::pair<std::string, CostOrigin>, double>;  // by signature: its spread
+  struct Judging {
+    explicit Judging(Candidate of) : candidate(std::move(of)) {}
+    Candidate candidate;
+    size_t parts = 1;  // networks that it is lowered on
+    std::optional<Result<LoweredPlan>> lowered;
+    Status sound;
+    std::vector<Timing> timings;  // of parts
+    SeenCosts costs;              // of a plan that splits layers
+    bool left_out = false;        // after an interrupt
+    bool runs() const { return lowered && lowered->ok() && sound.ok(); }
+  };
+  Status simulate(std::vector<Judging>& plans);
+  void leave_out_of(std::vector<Judging>& plans);
+  size_t networks_of(const Plan& plan) const;
+  void lower_some(std::span<Judging* const> plans) const;
+  void sum_up(std::span<Judging* const> plans) const;
+  void sum_up(Judging& plan) const;
+  Status note_judged(Judging& plan);
+
   // ---- ranker_judge.cc
   Status judge();
-  Status judge_some(std::span<Candidate> chosen);
   void draw_samples();
   void choose_robust(size_t most);
   void choose_by_bound();
@@ -185,8 +206,8 @@ class Ranker {
   void measure_judged();
   Status find_bound();
   std::vector<std::string> layers_of(const Plan& plan) const;
-  void count_cost(DeviceId device, const ComputeDesc& desc);
-  void count_costs_of(const Program& program);
+  void count_cost(DeviceId device, const ComputeDesc& desc, SeenCosts& seen) const;
+  void count_costs_of(const Program& program, SeenCosts& seen) const;
   void count_costs();
 
   // ---- ranker_confidence.cc
@@ -218,7 +239,7 @@ class Ranker {
   std::vector<RankedBaseline> rules_;                       // as baselines() are
   std::map<std::string, size_t> own_ways_;                  // by name: micro-batch counts and schedules still possible
   std::map<std::string, Error> own_troubles_;               // by name: the first reason why one is not
-  std::map<std::pair<std::string, CostOrigin>, double> seen_costs_;  // by signature: its spread
+  SeenCosts seen_costs_;
   Ranking ranking_;
 };
 

@@ -7,7 +7,6 @@
 
 #include "base/cores.h"
 #include "base/random.h"
-#include "program/verify.h"
 #include "ranking/lower_bound.h"
 #include "ranking/ranker.h"
 
@@ -18,21 +17,10 @@ extern "C" int mallctl(const char* name, void* old, size_t* old_size, void* give
 namespace nlsplit::inline ranking {
 namespace {
 
-constexpr size_t plans_a_core = 4;  // lowered before they are simulated
-constexpr size_t least_judged = 2;  // after an interrupt, the best
 constexpr size_t judged_by_bound = 8;
 
 double score_of(const Goal& goal, const NoisyEstimate& estimate) {
   return score_of(goal, estimate.makespan_s.p95, estimate.latency_s.p95);
-}
-
-// What the verdict and the explanations look at: how long its activities take.
-void keep_times_only(LoweredPlan& plan) {
-  for (LoweredPlan& other : plan.others) keep_times_only(other);
-  plan.program = {};
-  plan.dependencies = {};
-  plan.timed.members = {};
-  plan.timed.member_offset = {};
 }
 
 // Simulations may be children of this process, and a fork takes as long as there are pages.
@@ -52,27 +40,15 @@ Status Ranker::judge() {
   draw_samples();
   if (noise_bound_) choose_robust(wanted());
   choose_for_requirements();
-  std::vector<Candidate> chosen;
+  std::vector<Judging> plans;
   for (size_t i = 0; i < candidates_.size(); ++i) {
-    if (i < wanted() || candidates_[i].must_judge) chosen.push_back(std::move(candidates_[i]));
+    if (i < wanted() || candidates_[i].must_judge) plans.emplace_back(std::move(candidates_[i]));
   }
   candidates_ = {};
   scorers_.clear();
   return_freed_memory();
-  // Some at a time: the Programs of a large model take tens of megabytes each.
-  for (size_t begin = 0; begin < chosen.size();) {
-    progress("simulating", begin, chosen.size());
-    size_t end = std::min(chosen.size(), begin + plans_a_core * workers());
-    if (interrupted()) {  // the best, and what the verdict needs
-      ranking_.interrupted = true;
-      const auto rest =
-          chosen.begin() + static_cast<std::ptrdiff_t>(std::min(chosen.size(), std::max(begin, least_judged)));
-      chosen.erase(std::remove_if(rest, chosen.end(), [](const Candidate& c) { return !c.must_judge; }), chosen.end());
-      end = std::min(chosen.size(), begin + workers());
-    }
-    RETURN_IF_ERROR(judge_some({chosen.data() + begin, end - begin}));
-    begin = end;
-  }
+  RETURN_IF_ERROR(simulate(plans));
+  for (Judging& plan : plans) RETURN_IF_ERROR(note_judged(plan));
   if (wants_noise()) {
     ASSIGN_OR_RETURN(const NoiseRuns noisy, run_noise(scenario_, judged_, options_));
     ranking_.noise_runs = noisy.runs;
@@ -92,80 +68,6 @@ void Ranker::order_judged() {
     std::ranges::stable_sort(ranking_.order, {},
                              [&](size_t i) { return score_of(goal_, ranking_.judged[i].noisy.value()); });
   }
-}
-
-// Appends to judged_ and Ranking::judged.
-Status Ranker::judge_some(std::span<Candidate> chosen) {
-  std::vector<std::optional<Result<LoweredPlan>>> made(chosen.size());
-  std::vector<Status> sound(chosen.size(), ok_status());
-  on_all_cores(
-      chosen.size(),
-      [&](size_t i) {
-        const Plan& plan = chosen[i].ranked.plan;
-        made[i] = lower(plan);
-        if (made[i]->ok()) sound[i] = verify(made[i]->value().program);
-      },
-      workers());
-  std::vector<LoweredPlan> lowered;
-  std::vector<RankedPlan> plans;
-  for (size_t i = 0; i < chosen.size(); ++i) {
-    ASSIGN_OR_RETURN(LoweredPlan one, *std::move(made[i]));
-    RankedPlan& ranked = chosen[i].ranked;
-    if (!sound[i].ok()) {
-      // One device has several stages then, and its messages may need another order than its slots.
-      if (has_splits(ranked.plan) && !ranked.own) {
-        RETURN_IF_ERROR(leave_out(chosen[i], sound[i].error()));
-        continue;
-      }
-      CHECK(ranked.own, fmt::format("a plan found by search does not verify: {}: {}",
-                                    to_string(ranked.plan, graph_, scenario_.cluster), sound[i].error().message));
-      Error error = sound[i].error();
-      error.message = fmt::format("plan {} cannot run: {}", ranked.plan.name, error.message);
-      return error;
-    }
-    if (has_splits(ranked.plan)) count_costs_of(one.program);
-    lowered.push_back(std::move(one));
-    plans.push_back(std::move(ranked));
-  }
-  std::vector<std::pair<size_t, const LoweredPlan*>> parts;  // of which plan
-  for (size_t i = 0; i < lowered.size(); ++i) {
-    parts.emplace_back(i, &lowered[i]);
-    for (const LoweredPlan& other : lowered[i].others) parts.emplace_back(i, &other);
-  }
-  std::vector<const TimedGraph*> graphs;
-  for (const auto& [plan, part] : parts) graphs.push_back(&part->timed);
-  ASSIGN_OR_RETURN(const std::vector<Timing> timings, simulate_all(*options_.tier, scenario_.cluster, graphs));
-  std::vector<Estimate> estimates(parts.size());
-  on_all_cores(
-      parts.size(),
-      [&](size_t p) {
-        const LoweredPlan& of = *parts[p].second;
-        estimates[p] = estimate_of(scenario_, of, timings[p]);
-        add_breakdown(of, break_down(of.timed, timings[p], scenario_.cluster), scenario_.cluster, estimates[p]);
-      },
-      workers());
-  for (size_t p = 0; p < parts.size();) {
-    const size_t i = parts[p].first, end = p + 1 + lowered[i].others.size();
-    RankedPlan& plan = plans[i];
-    plan.estimate = whole_estimate(
-        scenario_, lowered[i],
-        {estimates.begin() + static_cast<std::ptrdiff_t>(p), estimates.begin() + static_cast<std::ptrdiff_t>(end)});
-    plan.text = to_string(plan.plan, graph_, scenario_.cluster);
-    std::ranges::copy(lowered[i].notes, std::back_inserter(plan.notes));
-    plan.promise = lowered[i].promise;
-    plan.layers = layers_of(plan.plan);
-    p = end;
-  }
-  on_all_cores(
-      lowered.size(),
-      [&](size_t i) {
-        if (wants_parts_) lowered[i].parts = parts_of(lowered[i], scenario_.cluster, costs_);
-        if (!wants_noise()) keep_times_only(lowered[i]);
-      },
-      workers());
-  std::ranges::move(lowered, std::back_inserter(judged_));
-  std::ranges::move(plans, std::back_inserter(ranking_.judged));
-  return ok_status();
 }
 
 void Ranker::draw_samples() {
@@ -278,20 +180,19 @@ void Ranker::measure_judged() {
   ranking_.goal = goal_;
 }
 
-void Ranker::count_cost(DeviceId device, const ComputeDesc& desc) {
+void Ranker::count_cost(DeviceId device, const ComputeDesc& desc, SeenCosts& seen) const {
   if (desc.kernel.empty()) return;
-  if (const auto cost = costs_.cost(device, desc))
-    seen_costs_.emplace(std::pair(signature(desc), cost->origin), cost->spread);
+  if (const auto cost = costs_.cost(device, desc)) seen.emplace(std::pair(signature(desc), cost->origin), cost->spread);
 }
 
 // Of a plan that splits layers: no other has its shards.
-void Ranker::count_costs_of(const Program& program) {
+void Ranker::count_costs_of(const Program& program, SeenCosts& seen) const {
   for (const DeviceProgram& device : program.devices) {
     const DeviceId id = scenario_.cluster.find_device(device.name);
     if (device.kind == DeviceKind::host || !id.valid()) continue;
     for (const Segment& segment : device.segments) {
       for (const Instr& instr : segment.instrs) {
-        if (instr.opcode == Opcode::compute) count_cost(id, program.descs[static_cast<size_t>(instr.desc)]);
+        if (instr.opcode == Opcode::compute) count_cost(id, program.descs[static_cast<size_t>(instr.desc)], seen);
       }
     }
   }
@@ -309,7 +210,7 @@ void Ranker::count_costs() {
       const std::vector<ComputeDesc>& descs = all.chosen.at(level).descs;
       const std::vector<NodeKernel>& kernels = all.kernels.at(level);
       for (size_t n = 0; n < descs.size(); ++n) {
-        if (kernels[n].same_as == n) count_cost(device, descs[n]);
+        if (kernels[n].same_as == n) count_cost(device, descs[n], seen_costs_);
       }
     }
   }

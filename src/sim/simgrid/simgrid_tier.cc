@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -201,6 +202,80 @@ std::optional<Timing> time_evenly(const Simulation& simulation) {
   return timing;
 }
 
+// Simulations as they come: those that need SimGrid in children, which go on while others are asked for. Taken in
+// order.
+class InOrder {
+ public:
+  InOrder(size_t count, const std::function<bool(size_t, Timing)>& take) : count_(count), take_(take) {}
+  InOrder(const InOrder&) = delete;
+  InOrder& operator=(const InOrder&) = delete;
+  ~InOrder() {
+    go_on_ = false;
+    while (!running_.empty()) collect_first();  // nobody is left behind
+  }
+
+  bool goes_on() const { return go_on_ && !trouble_; }
+
+  // even: none: it needs SimGrid.
+  void add(size_t index, const Simulation& simulation, std::optional<Timing> even) {
+    if (even) {
+      timed_.emplace(index, *std::move(even));
+    } else {
+      while (goes_on() && await_fewer(running_, core_count()) >= core_count()) collect_first();
+      if (!goes_on()) return;
+      auto job = start(simulation, index);
+      if (job)
+        running_.push_back(std::move(job).value());
+      else
+        trouble_ = job.error();
+    }
+    ++added_;
+  }
+
+  // Until no more than so many are not taken.
+  void take_until(size_t left) {
+    take_timed();
+    while (goes_on() && added_ - next_ > left) collect_first();
+  }
+
+  Status finish() {
+    take_until(0);
+    while (!running_.empty()) collect_first();
+    if (trouble_) return *std::move(trouble_);
+    return ok_status();
+  }
+
+ private:
+  void take_timed() {
+    for (auto first = timed_.begin(); goes_on() && first != timed_.end() && first->first == next_;) {
+      go_on_ = take_(next_++, std::move(first->second));
+      first = timed_.erase(first);
+    }
+  }
+
+  void collect_first() {
+    const Job job = std::move(running_.front());
+    running_.pop_front();
+    auto timing = collect(job);  // also after trouble
+    if (!goes_on()) return;
+    if (!timing) {
+      trouble_ = timing.error();
+      trouble_->message = fmt::format("simulation {} of {}: {}", job.index + 1, count_, trouble_->message);
+      return;
+    }
+    timed_.emplace(job.index, std::move(timing).value());
+    take_timed();
+  }
+
+  const size_t count_;
+  const std::function<bool(size_t, Timing)>& take_;
+  std::deque<Job> running_;         // in order; those whose process has ended may wait for one before them
+  std::map<size_t, Timing> timed_;  // and not taken
+  size_t added_ = 0, next_ = 0;     // the next one to be taken
+  std::optional<Error> trouble_;
+  bool go_on_ = true;
+};
+
 class SimGridTier final : public Tier {
  public:
   std::string_view name() const override { return "simgrid"; }
@@ -218,62 +293,18 @@ class SimGridTier final : public Tier {
 
   Status simulate_each(size_t count, const std::function<Simulation(size_t)>& simulation,
                        const std::function<bool(size_t, Timing)>& take) const override {
-    const size_t most = 8 * core_count();  // at once: their timings are kept until it is their turn
-    for (size_t begin = 0; begin < count; begin += most) {
+    const size_t at_once = 4 * core_count();  // are asked for; twice as many wait to be taken
+    InOrder in_order(count, take);
+    for (size_t begin = 0; begin < count && in_order.goes_on(); begin += at_once) {
       std::vector<Simulation> simulations;
-      for (size_t i = begin; i < std::min(count, begin + most); ++i) simulations.push_back(simulation(i));
+      for (size_t i = begin; i < std::min(count, begin + at_once); ++i) simulations.push_back(simulation(i));
       std::vector<std::optional<Timing>> even(simulations.size());
       on_all_cores(simulations.size(), [&](size_t i) { even[i] = time_evenly(simulations[i]); });
-      ASSIGN_OR_RETURN(const bool go_on, in_order(begin, count, simulations, even, take));
-      if (!go_on) break;
+      for (size_t i = 0; i < simulations.size() && in_order.goes_on(); ++i)
+        in_order.add(begin + i, simulations[i], std::move(even[i]));
+      in_order.take_until(2 * at_once);
     }
-    return ok_status();
-  }
-
- private:
-  // Those that need SimGrid in children. Whether to go on.
-  static Result<bool> in_order(size_t begin, size_t count, const std::vector<Simulation>& simulations,
-                               std::vector<std::optional<Timing>>& even,
-                               const std::function<bool(size_t, Timing)>& take) {
-    std::deque<Job> running;             // in order; those whose process has ended may wait for one before them
-    constexpr size_t most_waiting = 64;  // each holds a pipe and shared memory
-    const size_t width = core_count(), most = width + std::min(7 * width, most_waiting);
-    std::optional<Error> trouble;
-    bool go_on = true;
-    size_t next = 0;  // to be taken
-    const auto take_even = [&](size_t end) {
-      for (; next < end && !trouble && go_on; ++next) {
-        if (even[next]) go_on = take(begin + next, *std::exchange(even[next], std::nullopt));
-      }
-    };
-    const auto collect_first = [&] {
-      const Job job = std::move(running.front());
-      running.pop_front();
-      auto timing = collect(job);  // also after trouble: nobody is left behind
-      take_even(job.index);
-      if (timing && !trouble) {
-        go_on = go_on && take(begin + job.index, std::move(timing).value());
-      } else if (!trouble) {
-        trouble = timing.error();
-        trouble->message = fmt::format("simulation {} of {}: {}", begin + job.index + 1, count, trouble->message);
-      }
-      next = std::max(next, job.index + 1);
-    };
-    for (size_t i = 0; i < simulations.size() && !trouble && go_on; ++i) {
-      if (even[i]) continue;
-      while (running.size() >= most || await_fewer(running, width) >= width) collect_first();
-      if (trouble || !go_on) break;
-      auto job = start(simulations[i], i);
-      if (job) {
-        running.push_back(std::move(job).value());
-      } else {
-        trouble = job.error();
-      }
-    }
-    while (!running.empty()) collect_first();
-    take_even(simulations.size());
-    if (trouble) return *std::move(trouble);
-    return go_on;
+    return in_order.finish();
   }
 };
 
