@@ -229,6 +229,8 @@ Operand DeviceBuffers::state(int stage, ValueId root) {
   if (place.buffer.valid()) return {place.buffer};
   // A network's own is of the samples it goes on with: each micro-batch has one.
   place = {add_stored(own_name(root), value.type, BufferKind::state, value.state ? l_.micro_batches() : 1), root};
+  if (const auto part = l_.network->state_parts.find(value.name); part != l_.network->state_parts.end())
+    out_.buffers[place.buffer.index()].part = part->second;
   const std::vector<ValueId> weights = l_.training == nullptr ? l_.graph->states : changed_weights(l_.training->nodes);
   // An optimizer's and a network's own begin as zeros.
   if (value.state || std::ranges::find(weights, root) == weights.end()) return {place.buffer};

@@ -7,6 +7,7 @@
 
 #include "compile/lowering.h"
 #include "compile/print.h"
+#include "compile/split_training.h"
 #include "graph/passes/precision.h"
 #include "program/scalars.h"
 
@@ -71,10 +72,14 @@ Result<Compiled> compile(const KernelGraph& graph, const Plan& plan, const Clust
   lowering.native = options.native;
   SplitPlan split;
   if (has_splits(plan)) {
+    if (graph.training)
+      RETURN_IF_ERROR(
+          check_split_training(graph.graph, graph.training->options.batch_norm, options.zero, options.exact));
     ASSIGN_OR_RETURN(split, expand_plan(graph, plan, cluster, costs == nullptr ? nullptr : costs->preference()));
     lowering.network = &split.kernels;
     lowering.plan = &split.plan;
     compiled.slices = std::move(split.slices);
+    compiled.training = split.kernels.training;
     compiled.notes = std::move(split.notes);
     compiled.promise = std::move(split.promise);
     if (options.after_pass) options.after_pass("split", print_split(split.kernels, split.plan, cluster));
@@ -125,7 +130,9 @@ Result<ScheduleInput> schedule_input(const KernelGraph& graph, const Plan& plan,
     lowering.plan = &split.plan;
   }
   RETURN_IF_ERROR(place(lowering));
-  return make_schedule_input(lowering, true);
+  ASSIGN_OR_RETURN(ScheduleInput input, make_schedule_input(lowering, true));
+  ASSIGN_OR_RETURN(std::optional<ScheduleInput> grouped, grouped_input(lowering, input));
+  return grouped ? *std::move(grouped) : std::move(input);
 }
 
 }  // namespace nlsplit::inline compiler

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -26,10 +27,11 @@ namespace nlsplit::inline compiler {
 
 struct Compiled {
   Program program;
-  std::vector<WeightSlice> slices;  // of a plan that splits layers: what its weights are cut to (add_slices)
-  std::vector<PlanNote> notes;      // of such a plan
-  Promise promise;                  // how near to the unsplit results it comes
-  std::optional<Online> online;     // of an online plan: who decides; its remaining_s is the simulator's to find
+  std::vector<WeightSlice> slices;           // of a plan that splits layers: what its weights are cut to (add_slices)
+  std::shared_ptr<const Training> training;  // of such a plan in training: its nodes' constants are the WeightStore's
+  std::vector<PlanNote> notes;               // of such a plan
+  Promise promise;                           // how near to the unsplit results it comes
+  std::optional<Online> online;  // of an online plan: who decides; its remaining_s is the simulator's to find
 };
 
 struct CompileOptions {
@@ -60,10 +62,10 @@ struct CompileOptions {
 // with the last update.
 //
 // Errors: the plan does not fit the graph; what expand_plan says; unknown schedule, or one that does not exist for this
-// plan; sums that are to be exact, and a schedule that adds in another order, or decides while the
-// Program runs; a table that is not of this plan (a micro-batch that runs nowhere or twice, a slot on a device that
-// does not have the stage); an output that is a constant; in training, a weight that two stages share. Memory is
-// verify's business.
+// plan; of a training under a plan with splits what check_split_training says; sums that are to be exact, and a
+// schedule that adds in another order, or decides while the Program runs; a table that is not of this plan (a
+// micro-batch that runs nowhere or twice, a slot on a device that does not have the stage); an output that is a
+// constant; in training, a weight that two stages share. Memory is verify's business.
 Result<Compiled> compile(const KernelGraph& graph, const Plan& plan, const Cluster& cluster, const Endpoints& endpoints,
                          const CostTable* costs, const CompileOptions& options = {});
 

@@ -147,9 +147,10 @@ WantedKernels wanted_weight_forms(const KernelGraph& like) {
 
 Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Level>& levels,
                                    const KernelPreference& prefer, const std::optional<TrainingOptions>& training,
-                                   const WantedKernels& wanted, std::vector<ValueId> states) {
+                                   const WantedKernels& wanted, std::vector<ValueId> states, size_t input_parts) {
   if (!training) {
     KernelGraph result = with_readers(std::move(at_micro_batch), {});
+    result.input_parts = input_parts;
     result.states = std::move(states);
     result.updates = state_updates(result.graph);
     for (const StateUpdate& update : result.updates) result.states.push_back(update.state);
@@ -158,12 +159,16 @@ Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Level
   }
   ASSIGN_OR_RETURN(StepGraph step, step_graph(at_micro_batch, *training));
   KernelGraph result = with_readers(std::move(step.network), {});
+  result.input_parts = input_parts;
   Training made;
   made.options = *training;
   made.step = with_readers(std::move(step.graph), step.nodes.computed);
+  made.step.input_parts = input_parts;
   for (const auto* changes : {&step.nodes.sums, &step.nodes.updates})
     for (const StateUpdate& change : *changes) made.step.states.push_back(change.state);
-  RETURN_IF_ERROR(choose(made.step, levels, prefer, {}));
+  WantedKernels of_step = wanted;
+  for (auto& [level, kernels] : of_step) kernels.resize(made.step.graph.nodes.size());
+  RETURN_IF_ERROR(choose(made.step, levels, prefer, of_step));
   made.nodes = std::move(step.nodes);
   take_from_step(made.step, result);
   result.training = std::make_shared<const Training>(std::move(made));

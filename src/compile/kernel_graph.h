@@ -13,6 +13,7 @@
 
 #include "graph/differentiate/step_graph.h"
 #include "kernels/assign.h"
+#include "program/program.h"
 
 namespace nlsplit::inline compiler {
 
@@ -25,6 +26,10 @@ struct NodeKernel {
 };
 
 struct Training;
+
+// Of a weight that a step changes, or of an optimizer's tensor: a part of that of the unsplit network
+// (Buffer::part).
+using StateParts = std::map<std::string, StatePart, std::less<>>;  // by what the part is called
 
 // A graph at its micro-batch size with a kernel chosen for every node, at every level the cluster has. Made by
 // choose_kernels.
@@ -46,6 +51,7 @@ struct KernelGraph {
   }
   std::vector<ValueId> states;               // weights that a Program changes, this one's or another one's of a session
   std::vector<StateUpdate> updates;          // of the graph's own states
+  StateParts state_parts;                    // of a graph that expand_plan made, those that are no whole tensors
   std::shared_ptr<const Training> training;  // none: inference
 };
 // The graph of a training step with a kernel for every node that has one; row-major. Its nodes begin with those of the
@@ -66,10 +72,12 @@ WantedKernels wanted_kernels(const KernelGraph& whole, std::span<const int> orig
 WantedKernels wanted_weight_forms(const KernelGraph& like);
 
 // training: lower a training step instead of inference. Errors then also: what step_graph says. states: besides the
-// graph's own, weights that another Program of a session trains: no kernel may take them for constants.
+// graph's own, weights that another Program of a session trains: no kernel may take them for constants. wanted: of the
+// graph's nodes, also in training. input_parts: KernelGraph::input_parts.
 Result<KernelGraph> choose_kernels(Graph at_micro_batch, const std::vector<Level>& levels,
                                    const KernelPreference& prefer = {},
                                    const std::optional<TrainingOptions>& training = std::nullopt,
-                                   const WantedKernels& wanted = {}, std::vector<ValueId> states = {});
+                                   const WantedKernels& wanted = {}, std::vector<ValueId> states = {},
+                                   size_t input_parts = 0);
 
 }  // namespace nlsplit::inline compiler

@@ -231,6 +231,13 @@ void allocate(Lowering& lowering);
 Result<ScheduleInput> make_schedule_input(const Lowering& lowering, bool all_times);
 // Seconds of each node on a device; the Lowering has costs. Error: one without a cost.
 Result<std::vector<double>> node_seconds(const Lowering& lowering, DeviceId device, const std::vector<size_t>& nodes);
+// Of a micro-batch of a flow from a device to another one, alone on its way.
+Result<double> flow_seconds(const Lowering& lowering, const Flow& flow, int from, int to);
+// Of `schedule`, training under a plan that splits layers (group_schedule.cc): what a policy is told instead of
+// `input`, and what its table means. None: there is nothing to group, or devices that share a stage are replicas of
+// another one; policies are then told of the stages that the plan was expanded to.
+Result<std::optional<ScheduleInput>> grouped_input(const Lowering& lowering, const ScheduleInput& input);
+SlotTable written_out(const Lowering& lowering, const SlotTable& table);
 // Of `schedule`: checks the table, and fills in table, stage_device, whole and the groups of reductions. In training a
 // recomputation before every I if the workload recomputes and the table does not say where, and no step where there is
 // nothing to update. Errors: every micro-batch must go once through every stage, in training through its F, I and W,

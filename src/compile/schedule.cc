@@ -64,19 +64,16 @@ Result<std::vector<std::vector<PhaseSeconds>>> stage_seconds(const Lowering& low
 
 // [stage]: all messages of a micro-batch to the next stage, between the first devices of both; alone on their way.
 Result<std::vector<double>> message_seconds(const Lowering& lowering) {
-  const std::vector<Stage>& stages = lowering.plan->stages;
-  const Cluster& cluster = *lowering.cluster;
-  std::vector<double> seconds(stages.size(), 0);
-  for (size_t s = 0; s + 1 < stages.size(); ++s) {
-    const DeviceId from = stages[s].devices[0], to = stages[s + 1].devices[0];
+  const size_t stages = lowering.plan->stages.size();
+  std::vector<double> seconds(stages, 0);
+  for (size_t s = 0; s + 1 < stages; ++s) {
+    const int from = lowering.stage_devices[s][0], to = lowering.stage_devices[s + 1][0];
     if (from == to) continue;
-    ASSIGN_OR_RETURN(const Route route, find_route(cluster, cluster.device(from).host, cluster.device(to).host));
     for (const Flow& flow : lowering.flows) {
       const int next = static_cast<int>(s) + 1;
       if (flow.producer != static_cast<int>(s) || !std::ranges::binary_search(flow.consumers, next)) continue;
-      const Bytes size = size_of(traveling(lowering.graph->graph.value(flow.root).type, flow.travels_as));
-      const MessageCost& cost = size <= cluster.eager_limit ? route.eager : route.rendezvous;
-      seconds[s] += (cost.latency + size / cost.bandwidth).value();
+      ASSIGN_OR_RETURN(const double one, flow_seconds(lowering, flow, from, to));
+      seconds[s] += one;
     }
   }
   return seconds;
@@ -160,7 +157,7 @@ void add_needs(const Lowering& lowering, ScheduleInput& schedule) {
   schedule.needs.resize(stages.size());
   for (const Flow& flow : lowering.flows) {
     for (const int consumer : flow.consumers) {
-      if (flow.producer == source_stage || at(consumer) >= stages.size()) continue;
+      if (flow.backward || flow.producer == source_stage || at(consumer) >= stages.size()) continue;
       std::vector<int>& needs = schedule.needs[at(consumer)];
       if (std::ranges::find(needs, flow.producer) == needs.end()) needs.push_back(flow.producer);
     }
@@ -187,6 +184,16 @@ Result<SlotTable> online_table(Lowering& lowering) {
 }
 
 }  // namespace
+
+Result<double> flow_seconds(const Lowering& lowering, const Flow& flow, int from, int to) {
+  const Cluster& cluster = *lowering.cluster;
+  const auto host_of = [&](int device) { return cluster.device(lowering.devices[at(device)]).host; };
+  if (from == to) return 0.0;
+  ASSIGN_OR_RETURN(const Route route, find_route(cluster, host_of(from), host_of(to)));
+  const Bytes size = size_of(traveling(lowering.graph->graph.value(flow.root).type, flow.travels_as));
+  const MessageCost& cost = size <= cluster.eager_limit ? route.eager : route.rendezvous;
+  return (cost.latency + size / cost.bandwidth).value();
+}
 
 Result<std::vector<double>> node_seconds(const Lowering& lowering, DeviceId device, const std::vector<size_t>& nodes) {
   const KernelGraph& graph = *lowering.graph;
@@ -257,9 +264,16 @@ Status schedule(Lowering& lowering, const SlotTable* table) {
   if (table != nullptr) {
     made = *table;
   } else if (is_online(lowering.plan->schedule)) {
+    if (lowering.training != nullptr && lowering.plan->stages.front().part_of >= 0)
+      return unsupported(fmt::format("schedule {} decides while a step runs: training that splits layers has an order",
+                                     lowering.plan->schedule));
     ASSIGN_OR_RETURN(made, online_table(lowering));
   } else {
-    ASSIGN_OR_RETURN(made, make_schedule(lowering.plan->schedule, lowering.schedule));
+    ASSIGN_OR_RETURN(const std::optional<ScheduleInput> grouped, grouped_input(lowering, lowering.schedule));
+    ScheduleInput input = grouped ? *grouped : lowering.schedule;
+    if (lowering.training != nullptr) input.needs.clear();  // gradients go from each stage to the one before
+    ASSIGN_OR_RETURN(made, make_schedule(lowering.plan->schedule, input));
+    if (grouped) made = written_out(lowering, made);
   }
   if (lowering.training != nullptr && !trains(made)) {
     return unsupported(fmt::format("schedule {} is for inference: it has no backward slots", lowering.plan->schedule));

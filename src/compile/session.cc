@@ -160,6 +160,7 @@ Result<CompiledSession> compile_session(const std::string& name, std::span<const
     compiled->program.name = part.name;
     result.session.programs.push_back(std::move(compiled->program));
     std::ranges::move(compiled->slices, std::back_inserter(result.slices));
+    if (compiled->training) result.trainings.push_back(std::move(compiled->training));
     std::ranges::move(compiled->notes, std::back_inserter(result.notes));
     if (compiled->promise.tolerance > result.promise.tolerance) result.promise = std::move(compiled->promise);
   }

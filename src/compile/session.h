@@ -26,7 +26,8 @@ struct SessionPart {
 
 struct CompiledSession {
   Session session;
-  std::vector<WeightSlice> slices;  // Compiled's, of all
+  std::vector<WeightSlice> slices;                         // Compiled's, of all
+  std::vector<std::shared_ptr<const Training>> trainings;  // likewise
   std::vector<PlanNote> notes;
   Promise promise = {};  // Compiled's, of the Program that promises least
 };

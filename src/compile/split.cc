@@ -6,6 +6,7 @@
 #include <numeric>
 #include <string>
 
+#include "compile/split_training.h"
 #include "graph/passes/precision.h"
 
 namespace nlsplit::inline compiler {
@@ -82,23 +83,29 @@ Promise promise_of(const KernelGraph& whole, const KernelGraph& parts, std::span
 
 Result<SplitPlan> expand_plan(const KernelGraph& whole, const Plan& plan, const Cluster& cluster,
                               const KernelPreference& prefer) {
-  if (whole.training) return unsupported("splits inside layers are for inference: nothing splits gradients yet");
   RETURN_IF_ERROR(check_plan(plan, whole.graph, cluster, samples_of(whole.graph) * plan.micro_batches));
   ASSIGN_OR_RETURN(SplitOptions options, split_options(plan, cluster));
   options.multiples = exact_multiples(whole);
-  ASSIGN_OR_RETURN(Expanded expanded, expand_splits(whole.graph, plan, options));
+  std::optional<TrainingOptions> training;
+  if (whole.training) training = whole.training->options;
+  ASSIGN_OR_RETURN(Expanded expanded,
+                   expand_splits(training ? up_to_loss(whole.graph, training->loss) : whole.graph, plan, options));
   CHECK(expanded.origin.size() == expanded.graph.nodes.size(), "an expanded graph with nodes of unknown origin");
   expanded.graph.name = whole.graph.name;  // profiles are kept by it
   std::vector<Level> levels;
   for (const auto& [level, chosen] : whole.chosen) levels.push_back(level);
   SplitPlan split;
-  ASSIGN_OR_RETURN(split.kernels, choose_kernels(std::move(expanded.graph), levels, prefer, std::nullopt,
-                                                 wanted_kernels(whole, expanded.origin)));
-  split.kernels.input_parts = expanded.input_parts;
+  if (training) set_for_shards(*training, expanded);
+  std::vector<ValueId> states = states_of_shards(whole, expanded);
+  ASSIGN_OR_RETURN(split.kernels,
+                   choose_kernels(std::move(expanded.graph), levels, prefer, training,
+                                  wanted_kernels(whole, expanded.origin), std::move(states), expanded.input_parts));
+  ASSIGN_OR_RETURN(split.kernels.state_parts, parts_of_states(split.kernels, expanded.weights));
   split.plan = std::move(expanded.plan);
   split.slices = std::move(expanded.slices);
   split.notes = std::move(expanded.notes);
-  split.promise = promise_of(whole, split.kernels, expanded.origin, expanded.regions);
+  split.promise =
+      training ? promise_of_split_training() : promise_of(whole, split.kernels, expanded.origin, expanded.regions);
   return split;
 }
 

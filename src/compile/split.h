@@ -12,7 +12,7 @@
 namespace nlsplit::inline compiler {
 
 struct SplitPlan {
-  KernelGraph kernels;
+  KernelGraph kernels;              // in training those of a step of the expanded network
   Plan plan;                        // no splits left
   std::vector<WeightSlice> slices;  // for the WeightStore, before anything is saved or run: add_slices
   std::vector<PlanNote> notes;
@@ -21,8 +21,10 @@ struct SplitPlan {
 
 // A shard computes with the kernel that `whole` has for its whole node, where that kernel accepts the shard.
 // prefer: which other kernel otherwise; none: the first that accepts it.
-// Errors: the plan does not fit the graph; what expand_splits says of the plan; training (nothing splits gradients
-// yet); devices of a stage that cannot reach each other; no kernel accepts a shard.
+// In training the network is expanded, and then differentiated: gradients of pieces are nodes like others. Weights that
+// shards have parts of are trained in parts, those that several shards read whole like tied weights.
+// Errors: the plan does not fit the graph; what expand_splits says of the plan; in training what split_training.h says;
+// devices of a stage that cannot reach each other; no kernel accepts a shard.
 Result<SplitPlan> expand_plan(const KernelGraph& whole, const Plan& plan, const Cluster& cluster,
                               const KernelPreference& prefer = {});
 

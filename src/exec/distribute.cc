@@ -298,6 +298,8 @@ Result<std::vector<OutputTensor>> collect_outputs(const Program& program, bool s
                                                   Transport& transport, const Waiting& waiting) {
   std::vector<OutputTensor> outputs;
   std::set<std::string_view> collected;  // states: replicas have the same
+  PartsJoined joined_parts;
+  std::vector<PartsJoined::Whole> done;
   for (int rank = 0; rank < transport.size(); ++rank) {
     if (transport.rank() != 0 && transport.rank() != rank) continue;
     const DeviceProgram& device = program.devices[static_cast<size_t>(rank)];
@@ -315,9 +317,16 @@ Result<std::vector<OutputTensor>> collect_outputs(const Program& program, bool s
         data.resize(size_of_instances(buffer));
         RETURN_IF_ERROR(recv_bytes(transport, rank, std::as_writable_bytes(std::span(data)), waiting));
       }
-      OutputTensor& output = outputs.emplace_back(OutputTensor{device.name, {buffer.name, whole_type(buffer), {}, {}}});
-      output.tensor.values.resize(data.size() / sizeof(float));
-      if (!data.empty()) std::memcpy(output.tensor.values.data(), data.data(), data.size());
+      if (buffer.part)
+        joined_parts.add(buffer, std::move(data), done);
+      else
+        done.push_back({buffer.name, whole_type(buffer), std::move(data)});
+      for (PartsJoined::Whole& whole : done) {
+        OutputTensor& output = outputs.emplace_back(OutputTensor{device.name, {whole.name, whole.type, {}, {}}});
+        output.tensor.values.resize(whole.bytes.size() / sizeof(float));
+        if (!whole.bytes.empty()) std::memcpy(output.tensor.values.data(), whole.bytes.data(), whole.bytes.size());
+      }
+      done.clear();
     }
   }
   return outputs;

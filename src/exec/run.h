@@ -26,6 +26,7 @@
 #include "program/online.h"
 #include "program/program.h"
 #include "program/saved.h"
+#include "program/state_parts.h"
 #include "program/trace.h"
 
 namespace nlsplit::inline exec {
@@ -38,12 +39,8 @@ struct NamedTensor {
 };
 std::span<const std::byte> bytes_of(const NamedTensor& tensor);
 
-// A state of a session as it is at one moment.
-struct StateTensor {
-  std::string name;  // the Program's
-  TensorType type;
-  std::string bytes;  // row-major
-};
+// A state of a session as it is at one moment: name (the Program's), type, row-major bytes.
+using StateTensor = PartsJoined::Whole;
 
 // Row-major bytes of a content, valid until the next call.
 using ContentLookup = std::function<Result<std::string_view>(ContentId)>;

@@ -7,6 +7,8 @@
 #include <set>
 #include <string_view>
 
+#include "program/state_parts.h"
+
 namespace nlsplit::inline exec {
 namespace {
 
@@ -26,11 +28,12 @@ Result<ByName> by_name(const Program& joined, std::span<const StateTensor> state
   for (const DeviceProgram& device : joined.devices) {
     for (const Buffer& buffer : device.buffers) {
       if (!lasts(buffer)) continue;
-      known.insert(buffer.name);
-      const auto found = given.find(buffer.name);
-      if (found != given.end() && found->second->type != buffer.type)
-        return invalid_input(fmt::format("state {} is {} in the session, but {} was given", buffer.name,
-                                         to_string(buffer.type), to_string(found->second->type)));
+      const std::string& name = whole_name(buffer);
+      known.insert(name);
+      const auto found = given.find(name);
+      if (found != given.end() && found->second->type != whole_type_of(buffer))
+        return invalid_input(fmt::format("state {} is {} in the session, but {} was given", name,
+                                         to_string(whole_type_of(buffer)), to_string(found->second->type)));
     }
   }
   for (const auto& [name, state] : given) {
@@ -63,7 +66,8 @@ std::vector<StateTensor> states_of(const Program& joined) {
   std::set<std::string_view> known;
   for (const DeviceProgram& device : joined.devices) {
     for (const Buffer& buffer : device.buffers) {
-      if (lasts(buffer) && known.insert(buffer.name).second) states.push_back({buffer.name, buffer.type, {}});
+      if (lasts(buffer) && known.insert(whole_name(buffer)).second)
+        states.push_back({whole_name(buffer), whole_type_of(buffer), {}});
     }
   }
   return states;
@@ -72,6 +76,7 @@ std::vector<StateTensor> states_of(const Program& joined) {
 Result<std::vector<StateTensor>> collect_states(const Program& joined, std::byte* arena, Transport& transport,
                                                 const Waiting& waiting) {
   std::vector<StateTensor> states;
+  PartsJoined joined_parts;
   std::set<std::string_view> collected;
   for (int rank = 0; rank < transport.size(); ++rank) {
     if (transport.rank() != 0 && transport.rank() != rank) continue;
@@ -89,7 +94,7 @@ Result<std::vector<StateTensor>> collect_states(const Program& joined, std::byte
         continue;
       }
       if (rank != 0) RETURN_IF_ERROR(recv_bytes(transport, rank, std::as_writable_bytes(std::span(bytes)), waiting));
-      states.push_back({buffer.name, buffer.type, std::move(bytes)});
+      joined_parts.add(buffer, std::move(bytes), states);
     }
   }
   std::ranges::sort(states, {}, &StateTensor::name);  // a plan has no part in their order
@@ -104,7 +109,7 @@ Status place_states(const Program& joined, std::span<const StateTensor> states, 
   for (int rank = 0; rank < transport.size(); ++rank) {
     if (transport.rank() != 0 && transport.rank() != rank) continue;
     const DeviceProgram& device = joined.devices[static_cast<size_t>(rank)];
-    const auto is_given = [&](const Buffer& buffer) { return given->contains(buffer.name); };
+    const auto is_given = [&](const Buffer& buffer) { return given->contains(whole_name(buffer)); };
     ASSIGN_OR_RETURN(const std::string letters, share_letters(device, rank, is_given, transport, waiting));
     for (size_t b = 0; b < letters.size(); ++b) {
       if (letters[b] != 'y') continue;
@@ -113,7 +118,9 @@ Status place_states(const Program& joined, std::span<const StateTensor> states, 
       std::string received;
       std::string_view bytes;
       if (transport.rank() == 0) {
-        bytes = given->at(buffer.name)->bytes;
+        const StateTensor& whole = *given->at(whole_name(buffer));
+        if (buffer.part) received = cut_part(buffer, whole.bytes);
+        bytes = buffer.part ? received : whole.bytes;
         if (rank != 0) RETURN_IF_ERROR(send_bytes(transport, rank, std::as_bytes(std::span(bytes)), waiting));
       } else {
         received.resize(static_cast<size_t>(size_of(buffer.type).value()));

@@ -1,6 +1,6 @@
 // The states of a session as they are at one moment: weights that are trained, what an optimizer keeps of them, counts.
-// A plan decides where a state lies, not what it is called or holds, so states that one plan has left can be placed
-// under another.
+// A plan decides where a state lies, in one piece or in parts (program/state_parts.h), not what it is called or holds,
+// so states that one plan has left can be placed under another.
 //
 //   ASSIGN_OR_RETURN(const std::vector<StateTensor> now, collect_states(joined, arena, transport, waiting));
 //   RETURN_IF_ERROR(place_states(joined, now, place, transport, waiting));     // of another session, before it begins
@@ -17,8 +17,8 @@
 
 namespace nlsplit::inline exec {
 
-// All states, once each: replicas have the same. Caches, which have an instance for each micro-batch of sequences,
-// belong to those and are left out.
+// All states, once each and whole: replicas have the same. Caches, which have an instance for each micro-batch of
+// sequences, belong to those and are left out.
 std::vector<StateTensor> states_of(const Program& joined);  // without their bytes, by device and buffer
 
 // On rank 0 all of them, by name, elsewhere none. `joined`: on rank 0 of all devices. `arena`: the host's. All ranks

@@ -32,11 +32,20 @@ struct WeightSlice {
 };
 void add_slices(const std::vector<WeightSlice>& slices, WeightStore& weights);
 
+// A weight of the expanded graph, and what it is of one of the unsplit graph.
+struct WeightPart {
+  std::string name;
+  std::string whole;
+  TensorType whole_type;
+  Region region;  // an axis of -1: all of it
+};
+
 struct Expanded {
   Graph graph;  // nodes of shard k are called "conv1#k"; exchanges "conv1#k.part", "conv1.halo#k", "conv1.join#k", …
   size_t input_parts = 0;  // nodes [0, input_parts): parts of inputs, KernelGraph::input_parts
   Plan plan;  // no splits left; same name, micro-batches, schedule; its stages begin behind the input parts
   std::vector<WeightSlice> slices;  // each once
+  std::vector<WeightPart> weights;  // but for states of the graph
   std::vector<int> origin;          // [node of graph]: the node of the unsplit graph it is (a part of); -1: an exchange
   std::vector<Region> regions;  // [node of graph]: the part of that node's result it makes; an axis of -1: all of it,
                                 // a partial sum, or an exchange

@@ -86,6 +86,7 @@ ValueId PieceGraph::weight(ValueId value, Region region, int stage, int shard) {
       slices_.push_back({part.content, from.content, from.type, region.axis, region.begin, region.end});
   }
   part.name = unused(part.name, value_names_);
+  if (!from.state) parts_.push_back({part.name, from.name, from.type, region});
   found->second = ValueId(graph_.values.size());
   graph_.values.push_back(std::move(part));
   return found->second;
@@ -395,6 +396,7 @@ Expanded PieceGraph::finish(const std::vector<ValueId>& outputs) {
   out.plan.micro_batches = plan_.micro_batches;
   out.plan.schedule = plan_.schedule;
   out.slices = std::move(slices_);
+  out.weights = std::move(parts_);
   return out;
 }
 

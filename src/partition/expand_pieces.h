@@ -79,6 +79,7 @@ class PieceGraph {
   std::vector<int> origin_;      // [node of graph_]
   std::vector<Region> regions_;  // [node of graph_]
   std::vector<WeightSlice> slices_;
+  std::vector<WeightPart> parts_;
   std::set<ContentId> sliced_weights_;           // of slices_
   std::vector<std::vector<ShardPiece>> pieces_;  // [value of from_]
   std::vector<std::vector<ValueId>> joined_;     // [value of from_]: where all of it has been put together

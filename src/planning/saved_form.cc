@@ -78,6 +78,7 @@ Result<Program> on_one_device(const Scenario& scenario, const KernelGraph& kerne
 
 Result<SavedProgram> saved_form(Loaded& loaded, const Plan& plan, TimedPlan timed) {
   add_slices(timed.slices, loaded.model.weights);
+  if (timed.training) loaded.model.weights.add_all(timed.training->nodes.constants);
   SavedProgram saved;
   saved.promise = std::move(timed.promise);
   saved.has_prediction = true;
@@ -94,7 +95,7 @@ Result<SavedProgram> saved_form(Loaded& loaded, const Plan& plan, TimedPlan time
                    prepare_model(loaded.scenario, loaded.model.graph, plan.micro_batches));
   if (prepared.kernels.training) {
     loaded.model.weights.add_all(prepared.kernels.training->nodes.constants);
-    if (!adds_in_order(saved.program, plan)) saved.promise = other_order();
+    if (saved.promise == Promise{} && !adds_in_order(saved.program, plan)) saved.promise = other_order();
   }
   ASSIGN_OR_RETURN(saved.unsplit, on_one_device(loaded.scenario, prepared.kernels, plan.micro_batches, first));
   return saved;
@@ -111,8 +112,9 @@ Result<SavedSession> saved_session(Loaded& loaded, const Plan& plan) {
     const Device& first = loaded.scenario.cluster.device(plan.stages[0].devices[0]);
     ASSIGN_OR_RETURN(CompiledSession unsplit, unsplit_session(loaded.scenario, loaded.model, plan, first));
     saved.unsplit = std::move(unsplit.session);
-    if (!std::ranges::all_of(saved.session.programs,
-                             [&](const Program& program) { return adds_in_order(program, plan); }))
+    if (saved.promise == Promise{} && !std::ranges::all_of(saved.session.programs, [&](const Program& program) {
+          return adds_in_order(program, plan);
+        }))
       saved.promise = other_order();
   }
   ASSIGN_OR_RETURN(const Program joined, join(saved.session));

@@ -229,7 +229,7 @@ Status write_validation_set(Loaded& loaded, const ValidationSetArguments& argume
     if (folder != control_folder && !known.insert(plan.fingerprint).second) return std::optional<PredictedPlan>();
     if (!arguments.corrections.empty()) return std::optional(std::move(plan));
     const std::string dir = arguments.dir + "/" + folder;
-    const bool cuts_weights = !timed.slices.empty();
+    const bool cuts_weights = !timed.slices.empty() || timed.training != nullptr;
     std::string& whole_weights = weights_of(one.plan);
     ASSIGN_OR_RETURN(const SavedProgram saved, saved_form(loaded, one.plan, std::move(timed)));
     RETURN_IF_ERROR(whole_weights.empty() || cuts_weights ? save_program(dir, saved, loaded.model.weights)

@@ -40,6 +40,17 @@ enum class BufferKind : uint8_t {
 };
 std::string_view name_of(BufferKind kind);
 
+// Where a state is a part of a tensor that several devices share: elements [begin, begin + extent) of `whole` along an
+// axis, the extent being that of the buffer. The parts of all devices together are the whole tensor
+// (program/state_parts.h).
+struct StatePart {
+  std::string whole;
+  int axis = 0;
+  int64_t begin = 0;
+  int64_t of = 0;  // the whole tensor's extent along the axis
+  friend bool operator==(const StatePart&, const StatePart&) = default;
+};
+
 struct Buffer {
   std::string name;  // unique on its device
   TensorType type;
@@ -52,7 +63,8 @@ struct Buffer {
   ContentId content;         // `packed_for` if that is chosen
   KernelId packed_for;
   int packed_input = 0;
-  std::optional<int64_t> max = {};  // of integers: its values are 0 … max; what scalars are read from (scalars.h)
+  std::optional<int64_t> max = {};     // of integers: its values are 0 … max; what scalars are read from (scalars.h)
+  std::optional<StatePart> part = {};  // of a state that is not all of its tensor
 
   int64_t stride() const;  // bytes rounded up to the arena's alignment
   int64_t extent() const;  // from instance 0's first byte to the last instance's last one

@@ -10,6 +10,7 @@
 
 #include "base/limits.h"
 #include "graph/memory.h"
+#include "program/state_parts.h"
 #include "program/verify.h"
 #include "program/verify_parts.h"
 
@@ -117,9 +118,10 @@ class Joiner {
     if (added) {
       device.buffers.push_back(buffer);
     } else if (device.buffer(at->second.id) != buffer) {
-      return invalid_input(fmt::format(
-          "device {}: {} {} of program {} is not as in program {} (type, kind, place, instances, content, maximum)",
-          device.name, name_of(buffer.kind), buffer.name, program.name, at->second.first->name));
+      return invalid_input(
+          fmt::format("device {}: {} {} of program {} is not as in program {} (type, kind, place, instances, content, "
+                      "maximum, part)",
+                      device.name, name_of(buffer.kind), buffer.name, program.name, at->second.first->name));
     }
     return at->second.id;
   }
@@ -385,6 +387,7 @@ Result<Sequence> in_sequence_of(const Session& session, std::span<const Choice> 
 
 Status verify_session(const Session& session) {
   ASSIGN_OR_RETURN(const Program joined, join(session));
+  RETURN_IF_ERROR(check_state_parts(joined));
   for (const Program& program : session.programs) {
     if (const Status sound = verify(program); !sound.ok()) {
       Error error = sound.error();

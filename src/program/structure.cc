@@ -34,6 +34,21 @@ Status check_maximum(const Buffer& buffer) {
   return ok_status();
 }
 
+Status check_state_part(const Buffer& buffer) {
+  if (!buffer.part) return ok_status();
+  const StatePart& part = *buffer.part;
+  if (buffer.kind != BufferKind::state || buffer.instances != 1 || block_of(buffer.type.dtype) != 1)
+    return invalid_input("only a state with one instance is part of a tensor");
+  if (part.axis < 0 || static_cast<size_t>(part.axis) >= buffer.type.shape.size())
+    return invalid_input("a part along an axis that it has not");
+  const int64_t extent = buffer.type.shape[static_cast<size_t>(part.axis)];
+  if (extent < 1 || part.begin < 0 || part.begin > part.of - extent)
+    return invalid_input("a part that is not within its tensor");
+  TensorType whole = buffer.type;
+  whole.shape[static_cast<size_t>(part.axis)] = part.of;
+  return check_type(whole);
+}
+
 Status check_buffer(const DeviceProgram& device, size_t index) {
   const Buffer& buffer = device.buffers[index];
   const auto wrong = [&](std::string_view why) {
@@ -41,6 +56,7 @@ Status check_buffer(const DeviceProgram& device, size_t index) {
   };
   if (const Status sound = check_type(buffer.type); !sound.ok()) return wrong(sound.error().message.c_str());
   if (const Status sound = check_maximum(buffer); !sound.ok()) return wrong(sound.error().message);
+  if (const Status sound = check_state_part(buffer); !sound.ok()) return wrong(sound.error().message);
   if (is_scaled(buffer.type.dtype) && buffer.kind != BufferKind::weight)
     return wrong(fmt::format("only weights are {}", name_of(buffer.type.dtype)));
   if (buffer.kind == BufferKind::view) {

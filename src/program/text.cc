@@ -108,6 +108,9 @@ void print_buffer(std::string& out, const DeviceProgram& device, const Buffer& b
   }
   fmt::format_to(Out(out), " bytes {} instances {}", buffer.bytes.value(), buffer.instances);
   if (buffer.max) fmt::format_to(Out(out), " max {}", *buffer.max);
+  if (const auto& part = buffer.part; part)
+    fmt::format_to(Out(out), " part of {} axis {} begin {} extent {}", name_word(part->whole), part->axis, part->begin,
+                   part->of);
   fmt::format_to(Out(out), " at {}", buffer.offset);
   if (buffer.has_content) fmt::format_to(Out(out), " content {}", hex16(buffer.content.value));
   if (!buffer.packed_for.empty())

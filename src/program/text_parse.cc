@@ -156,6 +156,19 @@ class Parser {
     return in_.error("kinds of buffers: input output weight state stash scratch comm view");
   }
 
+  Result<StatePart> state_part() {
+    StatePart part;
+    RETURN_IF_ERROR(in_.expect("of"));
+    ASSIGN_OR_RETURN(part.whole, read_name(in_, "a state's name"));
+    RETURN_IF_ERROR(in_.expect("axis"));
+    ASSIGN_OR_RETURN(part.axis, read_small(in_, "axis"));
+    RETURN_IF_ERROR(in_.expect("begin"));
+    ASSIGN_OR_RETURN(part.begin, read_integer(in_, "begin", 0, most_summable_bytes));
+    RETURN_IF_ERROR(in_.expect("extent"));
+    ASSIGN_OR_RETURN(part.of, read_integer(in_, "extent", 1, most_summable_bytes));
+    return part;
+  }
+
   Status buffer() {
     Buffer buffer;
     ASSIGN_OR_RETURN(buffer.name, read_name(in_, "a buffer name"));
@@ -179,6 +192,9 @@ class Parser {
       }
       if (in_.accept("max")) {
         ASSIGN_OR_RETURN(buffer.max, read_integer(in_, "a maximum", 0, std::numeric_limits<int64_t>::max()));
+      }
+      if (in_.accept("part")) {
+        ASSIGN_OR_RETURN(buffer.part, state_part());
       }
       if (in_.accept("at")) {
         ASSIGN_OR_RETURN(buffer.offset, read_integer(in_, "a place in the arena", 0, most_summable_bytes));

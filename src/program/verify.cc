@@ -7,6 +7,7 @@
 #include <set>
 #include <tuple>
 
+#include "program/state_parts.h"
 #include "program/text.h"
 #include "program/verify_parts.h"
 
@@ -104,6 +105,7 @@ Status check_memory(const DeviceProgram& device) {
 
 Result<Dependencies> verified(const Program& program) {
   RETURN_IF_ERROR(check_structure(program));
+  RETURN_IF_ERROR(check_state_parts(program));
   InstructionChecker instructions(program);
   for (size_t d = 0; d < program.devices.size(); ++d) RETURN_IF_ERROR(instructions.check(d));
   ASSIGN_OR_RETURN(Dependencies deps, dependencies(program));

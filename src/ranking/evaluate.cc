@@ -95,6 +95,7 @@ Result<LoweredPlan> compile_plan(const Scenario& scenario, const PreparedModel& 
                    compile(prepared.kernels, plan, scenario.cluster, scenario.endpoints, &costs, options));
   lowered.program = std::move(compiled.program);
   lowered.slices = std::move(compiled.slices);
+  lowered.training = std::move(compiled.training);
   lowered.notes = std::move(compiled.notes);
   lowered.promise = std::move(compiled.promise);
   lowered.online = std::move(compiled.online);

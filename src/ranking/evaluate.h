@@ -18,10 +18,11 @@ struct LoweredPlan {
   Dependencies dependencies;     // of an online plan the free ones
   std::optional<Online> online;  // of an online plan
   TimedGraph timed;
-  Load load;                        // busy seconds of devices and links
-  std::vector<WeightSlice> slices;  // of a plan that splits layers: what its weights are cut to
-  std::vector<PlanNote> notes;      // of such a plan
-  Promise promise;                  // how near to the unsplit results it comes
+  Load load;                                 // busy seconds of devices and links
+  std::vector<WeightSlice> slices;           // of a plan that splits layers: what its weights are cut to
+  std::shared_ptr<const Training> training;  // Compiled's
+  std::vector<PlanNote> notes;               // of such a plan
+  Promise promise;                           // how near to the unsplit results it comes
   const DeviceProgram* too_large =
       nullptr;                     // into `program`: the first device whose memory is too small; then nothing is timed
   std::optional<PlanParts> parts;  // if error bars are wanted

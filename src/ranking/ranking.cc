@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/cores.h"
+#include "compile/split_training.h"
 #include "graph/differentiate/training_network.h"
 #include "graph/passes/passes.h"
 #include "program/verify.h"
@@ -108,8 +109,8 @@ Result<std::vector<RankedPlan>> resolve_own_plan(const Scenario& scenario, const
     return at_plan(own, stages.error());
   }
   if (scenario.training && std::ranges::any_of(*stages, [](const Stage& stage) { return stage.split.has_value(); })) {
-    return at_plan(own, unsupported("splits inside layers are for inference, and this scenario trains: nothing splits "
-                                    "gradients yet"));
+    const Status sound = check_split_training(optimized, scenario.training->batch_norm, scenario.zero, scenario.exact);
+    if (!sound.ok()) return at_plan(own, sound.error());
   }
   for (const int micro_batches : own.micro_batches.empty() ? scenario.micro_batches : own.micro_batches) {
     for (const std::string& schedule :
@@ -228,6 +229,7 @@ Result<TimedPlan> time_plan(const Scenario& scenario, const Graph& optimized, co
   timed.program = std::move(lowered.program);
   timed.graph = std::move(lowered.timed);
   timed.slices = std::move(lowered.slices);
+  timed.training = std::move(lowered.training);
   timed.notes = std::move(lowered.notes);
   timed.promise = std::move(lowered.promise);
   return timed;

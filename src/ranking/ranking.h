@@ -329,8 +329,9 @@ struct TimedPlan {
   Breakdown breakdown;
   TimedGraph graph;                 // with the noise of the run, if it is one
   std::vector<WeightSlice> slices;  // of a plan that splits layers: the WeightStore must know them (add_slices)
-  std::vector<PlanNote> notes;      // of such a plan
-  Promise promise;                  // how near to the unsplit results it comes
+  std::shared_ptr<const Training> training;  // Compiled's
+  std::vector<PlanNote> notes;               // of such a plan
+  Promise promise;                           // how near to the unsplit results it comes
   // [device]: its slots in the order in which they ran; of an online plan those that compute
   std::vector<std::vector<int>> decided;
 };

@@ -111,6 +111,7 @@ Result<CompiledSession> compile_programs(const Scenario& scenario, Model& model,
   ASSIGN_OR_RETURN(CompiledSession compiled,
                    compile_parts(scenario, model.graph, plan, prepared.parts, true, inputs_on_first));
   add_slices(compiled.slices, model.weights);
+  for (const auto& training : compiled.trainings) model.weights.add_all(training->nodes.constants);
   return compiled;
 }
 

@@ -247,7 +247,7 @@ class ProfileSetMaker {
         auto split = expand_plan(prepared.kernels, splits[s], shorter.cluster, prefer);
         if (!split) continue;  // nothing to measure; nlsim rank says why
         ASSIGN_OR_RETURN(Program shards, on_one_device(shorter, split->kernels, micro_batches, device));
-        RETURN_IF_ERROR(add_cut(fmt::format("{}-{}-split{}", name, variant, s + 1), split->slices, std::move(shards)));
+        RETURN_IF_ERROR(add_cut(fmt::format("{}-{}-split{}", name, variant, s + 1), *split, std::move(shards)));
       }
     }
     if (!mixed && shorter.cluster.messages == DType::f32) return ok_status();
@@ -272,13 +272,14 @@ class ProfileSetMaker {
       auto split = expand_plan(prepared.kernels, splits[s], shorter.cluster, fastest_measured(shorter.costs));
       if (!split) continue;
       ASSIGN_OR_RETURN(Program shards, messages_program(shorter, split->kernels, micro_batches, device, row_major));
-      RETURN_IF_ERROR(add_cut(fmt::format("{}-split{}", name, s + 1), split->slices, std::move(shards)));
+      RETURN_IF_ERROR(add_cut(fmt::format("{}-split{}", name, s + 1), *split, std::move(shards)));
     }
     return ok_status();
   }
 
-  Status add_cut(const std::string& name, const std::vector<WeightSlice>& slices, Program program) {
-    add_slices(slices, set_.weights());
+  Status add_cut(const std::string& name, const SplitPlan& split, Program program) {
+    add_slices(split.slices, set_.weights());
+    if (split.kernels.training) set_.weights().add_all(split.kernels.training->nodes.constants);
     return set_.add(name, std::move(program), true);
   }
 

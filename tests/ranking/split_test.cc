@@ -182,15 +182,33 @@ TEST(Splits, APlanThatCannotBeSplitAtAllIsAnErrorAtItsPlace) {
   EXPECT_THAT(text, HasSubstr("sequence"));
 }
 
-TEST(Splits, AreForInference) {
+TEST(Splits, OfATrainingStepAreJudged) {
+  Scenario scenario = small_scenario({.plans = "{rows: [..relu2@height(A+B), rest@A], matrices: [rest@tensor(A+B)]}"});
+  scenario.training.emplace();
+  scenario.schedules = {"gpipe", "1f1b"};
+  const Model model = load_model(scenario).value();
+  const auto ranking = rank_plans(scenario, model, {});
+  ASSERT_TRUE(ranking.ok()) << ranking.error().to_string();
+  int rows = 0, matrices = 0;
+  for (const RankedPlan& plan : own_plans(*ranking)) {
+    (plan.plan.name == "rows" ? rows : matrices) += 1;
+    EXPECT_EQ(plan.promise.tolerance, rounding_tolerance(DType::f32)) << plan.text;
+    EXPECT_GT(plan.estimate.throughput, 0) << plan.text;
+  }
+  EXPECT_EQ(matrices, 2 * 3);  // schedules, and 1, 2 and 4 micro-batches
+  EXPECT_EQ(rows, 3);          // 1f1b wants one stage a device
+}
+
+TEST(Splits, OfATrainingStepAreRefusedAtTheirPlaceWhereTheyWouldTrainOtherwise) {
   Scenario scenario = small_scenario({.plans = "{rows: [..relu2@height(A+B), rest@A]}"});
   scenario.training.emplace();
   scenario.schedules = {"gpipe"};
+  scenario.zero = true;
   const Model model = load_model(scenario).value();
   const auto ranking = rank_plans(scenario, model, {});
   ASSERT_FALSE(ranking.ok());
   EXPECT_EQ(ranking.error().kind, ErrorKind::unsupported);
-  EXPECT_THAT(ranking.error().message, HasSubstr("splits inside layers are for inference"));
+  EXPECT_THAT(ranking.error().message, HasSubstr("zero: 1 is for plans of layers and replicas"));
   EXPECT_EQ(ranking.error().where.line, 11);
 }
 

@@ -272,7 +272,9 @@ TEST(Scenario, SplitsNameTheAxes) {
   training.replace(training.find("{batch"), 1, "{mode: training, ");
   const auto refused = parse_scenario(training + "search: {splits: [tensor]}\n", "s.yaml");
   ASSERT_FALSE(refused.ok());
-  EXPECT_EQ(refused.error().message, "splits inside layers are for inference: nothing splits gradients yet");
+  EXPECT_EQ(refused.error().message,
+            "in training search finds no splits inside layers: write such plans under `plans:`, they are timed like "
+            "all others");
   EXPECT_EQ(refused.error().where.line, 6);
 }
 

@@ -32,7 +32,9 @@ constexpr const char* learning =
     "  halves: [..relu2@m0, rest@m1]\n"
     "  back: [..relu1@m2, ..relu2@m1, rest@m0]\n"
     "  away: [rest@m1]\n"
-    "  copies: [rest@m0+m1]\n";
+    "  copies: [rest@m0+m1]\n"
+    "  columns: [rest@tensor(m0+m1)]\n"
+    "  pieces: [..relu2@height(m0+m1), rest@channels(m1+m2)]\n";
 
 class TrainCommand : public ::testing::Test {
  protected:
@@ -117,6 +119,40 @@ TEST_F(TrainCommand, GoesOnUnderAnotherPlanFromWhereItWas) {
   const json none = train("one", "--steps 20 --resume " + from + " --output " + (scratch_ / "none.safetensors"));
   EXPECT_TRUE(none.at("losses").empty());
   EXPECT_EQ(value_of(read_file(scratch_ / "none.safetensors")), weights);
+}
+
+// Stages that are split inside their layers. A checkpoint has whole weights, so any plan goes on from it.
+TEST_F(TrainCommand, LearnsAlikeUnderSplitsInsideLayers) {
+  const std::string how = "--steps 12 --evaluate-every 6 " + validation_;
+  const json one = train("one", how);
+  ASSERT_TRUE(one.contains("losses"));
+  const auto expect_near = [](const json& found, const json& wanted) {
+    ASSERT_EQ(found.at("losses").size(), wanted.at("losses").size());
+    for (size_t i = 0; i < wanted.at("losses").size(); ++i)
+      EXPECT_NEAR(found.at("losses")[i].get<double>(), wanted.at("losses")[i].get<double>(), 1e-3) << i;
+  };
+  scratch_.write("s.yaml", std::string(learning).replace(std::string(learning).find("[1f1b]"), 6, "[list]"));
+  const std::string from = "--checkpoint " + (scratch_ / "c");
+  for (const char* plan : {"columns", "pieces"}) {
+    SCOPED_TRACE(plan);
+    const json split = train(plan, how);
+    ASSERT_TRUE(split.contains("losses"));
+    expect_near(split, one);
+    EXPECT_NEAR(split.at("evaluations")[1].at("loss").get<double>(), one.at("evaluations")[1].at("loss").get<double>(),
+                1e-3);
+  }
+  const Outcome ranks = mpirun(3, arguments("pieces", how));
+  ASSERT_EQ(ranks.code, 0) << ranks.err;
+  EXPECT_EQ(json::parse(ranks.out).at("losses"), train("pieces", how).at("losses"));
+  train("columns", "--steps 6 " + from);
+  for (const char* plan : {"pieces", "one", "columns"}) {
+    SCOPED_TRACE(plan);
+    const json rest = train(plan, "--steps 12 --resume " + from);
+    ASSERT_EQ(rest.at("losses").size(), 6);
+    for (size_t i = 0; i < 6; ++i)
+      EXPECT_NEAR(rest.at("losses")[i].get<double>(), one.at("losses")[6 + i].get<double>(), 1e-3) << i;
+    train("columns", "--steps 6 " + from);
+  }
 }
 
 // ZeRO: no replica has all of the optimizer's tensors; the checkpoint does, and one device goes on from it.

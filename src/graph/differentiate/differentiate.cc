@@ -13,8 +13,8 @@ namespace {
 
 class Differentiation {
  public:
-  Differentiation(const Graph& forward, GraphBuilder builder, WeightStore& weights)
-      : forward_(forward), graph_(std::move(builder)), backward_(graph_, weights), weights_(weights) {
+  Differentiation(const Graph& forward, GraphBuilder builder, WeightStore& weights, SumPlace sums)
+      : forward_(forward), graph_(std::move(builder)), backward_(graph_, weights), weights_(weights), place_(sums) {
     gradient_.resize(forward.values.size());
     depends_.assign(forward.values.size(), false);
   }
@@ -41,6 +41,7 @@ class Differentiation {
       }
       result.origins.resize(graph_.graph().nodes.size(), n);
     }
+    for (const auto& [node, maker] : at_makers_) result.origins[node] = maker;
     for (size_t t = 0; t < trained.size(); ++t) {
       if (!last[t].valid())
         return invalid_input(fmt::format("the loss does not depend on weight {}", forward_.value(trained[t]).name));
@@ -113,6 +114,9 @@ class Differentiation {
     if (sum.valid()) {
       ASSIGN_OR_RETURN(gradient, graph_.add(Op::Add, fmt::format("d.{}.sum{}", forward_.value(value).name, sums_++),
                                             {sum, gradient}, {}));
+      const Value& of = forward_.value(value);
+      if (place_ == SumPlace::maker && of.kind == ValueKind::node)
+        at_makers_.emplace_back(graph_.graph().nodes.size() - 1, of.producer.index());
     }
     sum = gradient;
     return ok_status();
@@ -141,6 +145,8 @@ class Differentiation {
   WeightStore& weights_;
   std::vector<ValueId> gradient_;  // [value of the forward graph]
   std::vector<bool> depends_;
+  SumPlace place_;
+  std::vector<std::pair<size_t, size_t>> at_makers_;  // an Add, and the forward node it is to be with
   int sums_ = 0;
 };
 
@@ -152,7 +158,7 @@ bool follows_its_inputs(const Node& node, const Value& output) {
 }
 
 Result<Differentiated> differentiate(const Graph& graph, ValueId loss, const std::vector<ValueId>& trained,
-                                     WeightStore& weights, double seed, const OnGradient& on_gradient) {
+                                     WeightStore& weights, double seed, const OnGradient& on_gradient, SumPlace sums) {
   if (element_count(graph.value(loss).type.shape) != 1)
     return invalid_input(
         fmt::format("the loss {} is {}, not one number", graph.value(loss).name, to_string(graph.value(loss).type)));
@@ -164,7 +170,7 @@ Result<Differentiated> differentiate(const Graph& graph, ValueId loss, const std
           fmt::format("weight {} is {}: only floats have gradients", value.name, to_string(value.type)));
   }
   ASSIGN_OR_RETURN(GraphBuilder builder, reopen(graph));
-  return Differentiation(graph, std::move(builder), weights).run(loss, trained, seed, on_gradient);
+  return Differentiation(graph, std::move(builder), weights, sums).run(loss, trained, seed, on_gradient);
 }
 
 }  // namespace nlsplit::inline graph

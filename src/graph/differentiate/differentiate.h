@@ -37,11 +37,18 @@ bool follows_its_inputs(const Node& node, const Value& output);
 // added.
 using OnGradient = std::function<Status(GraphBuilder& graph, size_t trained, ValueId part)>;
 
+// Where the parts of a value's gradient are added: `origins` of these Adds. Their order is the same.
+enum class SumPlace : uint8_t {
+  readers,  // each at the reader whose part it adds: a gradient goes back from stage to stage, added on its way
+  maker,    // all where the value is made: readers that stand side by side do not wait for each other
+};
+
 // `loss`: a value of one element. `trained`: weights of the graph. Constants that the gradients need are added to
 // `weights`. `seed`: the gradient of the loss by itself: 1, or the share of a micro-batch. Errors: a loss of several
 // elements; a weight that is not of floats; a weight that the loss does not depend on; a node on the way that is of a
 // training step itself, or has no gradient by that operand (names the node).
 Result<Differentiated> differentiate(const Graph& graph, ValueId loss, const std::vector<ValueId>& trained,
-                                     WeightStore& weights, double seed = 1, const OnGradient& on_gradient = {});
+                                     WeightStore& weights, double seed = 1, const OnGradient& on_gradient = {},
+                                     SumPlace sums = SumPlace::readers);
 
 }  // namespace nlsplit::inline graph

@@ -204,8 +204,8 @@ Result<StepGraph> step_graph(const Graph& given, const TrainingOptions& options)
   nodes.trained = trained_weights(with, nodes.constants);
   std::erase_if(nodes.trained, [&](ValueId id) {
     const Value& weight = network.value(id);
-    return weight.type.dtype != DType::f32 || element_count(weight.type.shape) <= 1 ||
-           options.constants.contains(weight.content);
+    const bool scalar = element_count(weight.type.shape) <= 1 && !options.parts.contains(weight.name);
+    return weight.type.dtype != DType::f32 || scalar || options.constants.contains(weight.content);
   });
   if (nodes.trained.empty()) return invalid_input("there is nothing to train: the loss depends on no weight");
   nodes.parts.resize(nodes.trained.size());
@@ -223,8 +223,8 @@ Result<StepGraph> step_graph(const Graph& given, const TrainingOptions& options)
     return ok_status();
   };
   const double share = 1.0 / options.micro_batches;
-  ASSIGN_OR_RETURN(Differentiated made,
-                   differentiate(with.graph, with.loss, nodes.trained, nodes.constants, share, accumulate));
+  ASSIGN_OR_RETURN(Differentiated made, differentiate(with.graph, with.loss, nodes.trained, nodes.constants, share,
+                                                      accumulate, options.sums));
   step.graph = std::move(made.graph);
   step.graph.outputs.clear();
   nodes.network = network.nodes.size();

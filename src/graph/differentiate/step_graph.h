@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <set>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -27,6 +28,8 @@ struct TrainingOptions {
   BatchNorm batch_norm = BatchNorm::frozen;
   double batch_norm_momentum = usual_batch_norm_momentum;  // of moving means
   uint64_t seed = 0;                                       // of dropout
+  SumPlace sums = SumPlace::readers;                       // of gradients
+  std::set<std::string> parts = {};  // names of weights that are trained also if they have one element: of larger ones
   std::optional<double> clip = {};  // the largest norm of all gradients together; larger ones are scaled (ClipFactor)
 };
 
@@ -77,8 +80,8 @@ struct StepGraph {
 };
 
 // The loss is of the first output, and a micro-batch's share of it: its mean over all samples of the step.
-// A weight is trained if it is f32, has more than one element (scalars are constants of a formula), is not among the
-// constants, and the loss depends on it. Errors: training_network's, with_loss's and differentiate's; nothing to train.
+// A weight is trained if it is f32, has more than one element (scalars are constants of a formula) or is one of the
+// `parts`, is not among the constants, and the loss depends on it. Errors: training_network's, with_loss's and differentiate's; nothing to train.
 Result<StepGraph> step_graph(const Graph& network, const TrainingOptions& options);
 
 }  // namespace nlsplit::inline graph
