@@ -55,6 +55,23 @@ struct Lesson {
     return cluster;
   }
 
+  // Training and evaluation, all layers shared by two devices; what their pieces hold besides.
+  Session split_session(SplitAxis axis) {
+    const auto plan = [&](int micro_batches, const std::string& schedule) {
+      Plan plan;
+      plan.stages.push_back({0, graph.nodes.size(), {DeviceId(0), DeviceId(1)}, Split{axis, false, {1, 1}}});
+      plan.micro_batches = micro_batches;
+      plan.schedule = schedule;
+      return plan;
+    };
+    const SessionPart parts[] = {{"train", &step, plan(train_micro_batches, "1f1b")},
+                                 {"evaluate", &forward, plan(evaluate_micro_batches, "streaming")}};
+    CompiledSession made = value_of(compile_session("lesson", parts, cluster(2), {HostId(0), HostId(0)}, nullptr));
+    add_slices(made.slices, model.weights);
+    for (const auto& training : made.trainings) model.weights.add_all(training->nodes.constants);
+    return std::move(made.session);
+  }
+
   Session session(size_t devices) const {
     const auto plan = [&](int micro_batches, const std::string& schedule) {
       Plan plan;
@@ -272,6 +289,51 @@ TEST(TrainingSession, GoesOnWithStatesThatAnotherPlanHasLeft) {
   states[0] = first;
   states[0].bytes.pop_back();
   EXPECT_THAT(error(), ::testing::HasSubstr(first.name + " is " + to_string(first.type) + ", but has"));
+}
+
+// Devices that share layers have parts of the weights; what they leave are whole ones, and what they begin with too.
+TEST(TrainingSession, GoesOnWithWholeStatesWhereLayersAreShared) {
+  Lesson lesson(Optimizer::momentum);
+  const SessionResult whole = run_sequence(lesson, 1, "train*4 evaluate");
+  const Tensors wanted = states_alone(whole);
+  for (const SplitAxis axis : {SplitAxis::tensor, SplitAxis::channels, SplitAxis::batch, SplitAxis::height}) {
+    SCOPED_TRACE(name_of(axis));
+    const Session shared = lesson.split_session(axis);
+    const Session halves = lesson.session(2);
+    std::vector<StateTensor> states;
+    int chosen = 0;
+    const ChooseNext two_steps_and_states = [&](const SessionState&) -> Chosen {
+      switch (chosen++) {
+        case 0:
+          return Choice{0, 2};
+        case 1:
+          return states_to([&](std::vector<StateTensor> taken) { states = std::move(taken); });
+        default:
+          return Choice{0, 0};
+      }
+    };
+    const auto expect_near = [&](const Tensors& found) {
+      ASSERT_EQ(found.size(), wanted.size());
+      for (const auto& [name, values] : wanted) {
+        ASSERT_TRUE(found.contains(name)) << name;
+        ASSERT_EQ(found.at(name).size(), values.size()) << name;
+        for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(found.at(name)[i], values[i], 1e-5) << name << i;
+      }
+    };
+    const std::vector<Choice> rest = {{0, 2}, {1, 1}};
+    for (const bool shared_first : {true, false}) {
+      const Session &first = shared_first ? shared : halves, &second = shared_first ? halves : shared;
+      chosen = 0;
+      value_of(run_session_threads(first, lesson.job(first), two_steps_and_states, test_options()));
+      ASSERT_EQ(states.size(), states_of(value_of(join(second))).size());
+      Job job = lesson.job(second);
+      job.states = states;
+      expect_near(states_alone(value_of(run_session_threads(second, job, choose_from(rest), test_options()))));
+    }
+    const std::vector<Choice> all = {{0, 4}, {1, 1}};
+    expect_near(
+        states_alone(value_of(run_session_threads(shared, lesson.job(shared), choose_from(all), test_options()))));
+  }
 }
 
 // Samples of each step: in a row, where each micro-batch gets those of the next step as soon as its own are read, and
