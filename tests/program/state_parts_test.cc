@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "program/text.h"
@@ -60,10 +61,17 @@ TEST(StateParts, AreWithinTheirTensor) {
               HasSubstr("only a state with one instance is part of a tensor"));
 }
 
+Buffer state(std::string name, Shape shape) {
+  Buffer buffer;
+  buffer.name = std::move(name);
+  buffer.type = {DType::f32, std::move(shape)};
+  buffer.kind = BufferKind::state;
+  return buffer;
+}
+
 TEST(StateParts, AreCutFromTheWholeAndPutTogetherAgain) {
   const std::string bytes = "aaaabbbbccccddddeeeeffff";  // f32[2,3]
-  Buffer left{"w#0-1", {DType::f32, {2, 1}}, BufferKind::state},
-      right{"w#1-3", {DType::f32, {2, 2}}, BufferKind::state};
+  Buffer left = state("w#0-1", {2, 1}), right = state("w#1-3", {2, 2});
   left.part = StatePart{"w", 1, 0, 3};
   right.part = StatePart{"w", 1, 1, 3};
   EXPECT_EQ(cut_part(left, bytes), "aaaadddd");
@@ -72,7 +80,7 @@ TEST(StateParts, AreCutFromTheWholeAndPutTogetherAgain) {
   std::vector<PartsJoined::Whole> wholes;
   joined.add(right, cut_part(right, bytes), wholes);
   EXPECT_TRUE(wholes.empty());
-  joined.add({"b", {DType::f32, {1}}, BufferKind::state}, "gggg", wholes);
+  joined.add(state("b", {1}), "gggg", wholes);
   joined.add(left, cut_part(left, bytes), wholes);
   ASSERT_EQ(wholes.size(), 2u);
   EXPECT_EQ(wholes[0].name, "b");
