@@ -12,9 +12,9 @@ namespace {
 
 // One micro-batch's value of a buffer.
 struct Life {
-  double begin = std::numeric_limits<double>::infinity(), end = -1;
+  double begin = std::numeric_limits<double>::infinity(), end = -begin;  // inputs are sent before 0
   int instance = 0;
-  bool lives() const { return end >= 0; }
+  bool lives() const { return begin <= end; }
 };
 
 struct Touched {
