@@ -60,19 +60,9 @@ Part part_of(const Program& program, size_t device) {
     own.devices.push_back(description_of(program.devices[static_cast<size_t>(other)]));
   }
   renumber(mine, [&](int other) { return named[other]; });
-  std::map<int, int> known;
-  for (Segment& segment : mine.segments) {
-    for (Instr& instr : segment.instrs) {
-      if (instr.opcode != Opcode::compute) continue;
-      const auto [desc, added] = known.try_emplace(instr.desc, static_cast<int>(part.descs.size()));
-      if (added) {
-        part.descs.push_back(instr.desc);
-        own.descs.push_back(program.descs[static_cast<size_t>(instr.desc)]);
-      }
-      instr.desc = desc->second;
-    }
-  }
   own.devices[static_cast<size_t>(named[static_cast<int>(device)])] = std::move(mine);
+  own.descs = program.descs;
+  part.descs = number_descs_by_use(own);
   return part;
 }
 
@@ -91,6 +81,7 @@ void exchange_devices(Program& program, size_t a, size_t b) {
       return static_cast<int>(number == a ? b : number == b ? a : number);
     });
   }
+  number_descs_by_use(program);
 }
 
 Program outline_of(const Program& program) {

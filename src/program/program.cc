@@ -98,4 +98,25 @@ int intern_desc(Program& program, const ComputeDesc& desc) {
   return static_cast<int>(program.descs.size()) - 1;
 }
 
+std::vector<int> number_descs_by_use(Program& program) {
+  std::vector<int> before, now(program.descs.size(), -1);
+  std::vector<ComputeDesc> descs;
+  for (DeviceProgram& device : program.devices) {
+    for (Segment& segment : device.segments) {
+      for (Instr& instr : segment.instrs) {
+        if (instr.opcode != Opcode::compute) continue;
+        int& number = now[static_cast<size_t>(instr.desc)];
+        if (number < 0) {
+          number = static_cast<int>(descs.size());
+          before.push_back(instr.desc);
+          descs.push_back(program.descs[static_cast<size_t>(instr.desc)]);
+        }
+        instr.desc = number;
+      }
+    }
+  }
+  program.descs = std::move(descs);
+  return before;
+}
+
 }  // namespace nlsplit::inline program

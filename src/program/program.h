@@ -168,5 +168,8 @@ int instance_of(const DeviceProgram& device, const Slot& slot, BufferId buffer);
 int64_t address_of(const DeviceProgram& device, const Slot& slot, const Operand& operand);
 // Index of desc in the program's table, added if new.
 int intern_desc(Program& program, const ComputeDesc& desc);
+// Numbers the computations in the order of their first use, as a text does, and drops those that nothing uses. Figures
+// that are kept by these numbers (clocks) then mean the same before and after. Returns the number that each had.
+std::vector<int> number_descs_by_use(Program& program);
 
 }  // namespace nlsplit::inline program

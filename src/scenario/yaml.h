@@ -9,6 +9,7 @@
 // host.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>

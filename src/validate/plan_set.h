@@ -5,6 +5,7 @@
 //   DIR/p1 …         a saved Program each (program/saved.h); DIR/control is that of the unsplit network
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>

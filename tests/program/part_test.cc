@@ -61,6 +61,22 @@ TEST(Part, IsTheDeviceOfTheWhole) {
 }
 
 // Of others a part has those that it talks with.
+// Clocks are kept by the computations' numbers, which a text gives by their first use.
+TEST(Part, ExchangedDevicesAreAsTheTextHasThem) {
+  int renumbered = 0;
+  for (const Program& whole : programs_by_hand()) {
+    SCOPED_TRACE(whole.name);
+    for (size_t d = 1; d < whole.devices.size(); ++d) {
+      Program exchanged = whole;
+      exchange_devices(exchanged, 0, d);
+      EXPECT_EQ(exchanged.devices[0].name, whole.devices[d].name);
+      EXPECT_EQ(value_of(parse_program(to_string(exchanged), "exchanged")), exchanged);
+      if (exchanged.descs != whole.descs) ++renumbered;
+    }
+  }
+  EXPECT_GT(renumbered, 0);
+}
+
 TEST(Part, HasNoDevicesThatItsOwnDoesNotName) {
   std::string text = "nlsplit program 1\nprogram chain batch 1 micro_batches 1\n";
   const auto name = [](int device) { return std::string(1, static_cast<char>('A' + device)); };

@@ -44,9 +44,30 @@ struct SimGridPlatform {
   std::vector<sg::Link*> links;               // by link of the cluster, two directions each; nullptr where unused
 };
 
+// SimGrid 4 has other names for what makes a platform. SimGrid 3.32 does not say its version in these headers.
+#if defined(SIMGRID_VERSION) && SIMGRID_VERSION >= 40000
+sg::NetZone* make_zone() { return sg::Engine::get_instance()->get_netzone_root(); }
+sg::Host* make_host(sg::NetZone* zone, const std::string& name, double speed) { return zone->add_host(name, speed); }
+sg::Link* make_link(sg::NetZone* zone, const std::string& name, double bandwidth) {
+  return zone->add_link(name, bandwidth);
+}
+void make_route(sg::NetZone* zone, sg::Host* from, sg::Host* to, const std::vector<sg::LinkInRoute>& hops) {
+  zone->add_route(from, to, hops, false);
+}
+#else
+sg::NetZone* make_zone() { return sg::create_full_zone("cluster"); }
+sg::Host* make_host(sg::NetZone* zone, const std::string& name, double speed) { return zone->create_host(name, speed); }
+sg::Link* make_link(sg::NetZone* zone, const std::string& name, double bandwidth) {
+  return zone->create_link(name, bandwidth);
+}
+void make_route(sg::NetZone* zone, sg::Host* from, sg::Host* to, const std::vector<sg::LinkInRoute>& hops) {
+  zone->add_route(from->get_netpoint(), to->get_netpoint(), nullptr, nullptr, hops, false);
+}
+#endif
+
 SimGridPlatform make_platform(const TimedGraph& graph, const Cluster& cluster, double unit) {
   SimGridPlatform platform;
-  sg::NetZone* zone = sg::create_full_zone("cluster");
+  sg::NetZone* zone = make_zone();
   int hosts = 0;
   for (const int host : graph.host_of_device) hosts = std::max(hosts, host + 1);
   platform.senders.assign(static_cast<size_t>(hosts), nullptr);
@@ -60,7 +81,7 @@ SimGridPlatform make_platform(const TimedGraph& graph, const Cluster& cluster, d
   }
   const auto host = [&](std::vector<sg::Host*>& all, int number, char side) {
     sg::Host*& made = all[static_cast<size_t>(number)];
-    if (made == nullptr) made = zone->create_host(fmt::format("{}{}", side, number), 1.0);  // its speed is never used
+    if (made == nullptr) made = make_host(zone, fmt::format("{}{}", side, number), 1.0);  // its speed is never used
     return made;
   };
   platform.links.assign(cluster.links.size() * 2, nullptr);
@@ -69,7 +90,7 @@ SimGridPlatform make_platform(const TimedGraph& graph, const Cluster& cluster, d
     const size_t lane = lane_of(cluster, hop);
     sg::Link*& made = platform.links[lane];
     if (made == nullptr) {
-      made = zone->create_link(fmt::format("l{}", lane), of.bandwidth.value() * parts_of_a_byte * unit);
+      made = make_link(zone, fmt::format("l{}", lane), of.bandwidth.value() * parts_of_a_byte * unit);
       made->set_latency(0.0)
           ->set_sharing_policy(of.shared ? sg::Link::SharingPolicy::SHARED : sg::Link::SharingPolicy::FATPIPE)
           ->seal();
@@ -80,8 +101,7 @@ SimGridPlatform make_platform(const TimedGraph& graph, const Cluster& cluster, d
     if (ends[r].first < 0) continue;
     std::vector<sg::LinkInRoute> hops;
     for (const Hop& hop : graph.routes[r].hops) hops.emplace_back(link(hop));
-    zone->add_route(host(platform.senders, ends[r].first, 's')->get_netpoint(),
-                    host(platform.receivers, ends[r].second, 'r')->get_netpoint(), nullptr, nullptr, hops, false);
+    make_route(zone, host(platform.senders, ends[r].first, 's'), host(platform.receivers, ends[r].second, 'r'), hops);
   }
   zone->seal();
   return platform;
