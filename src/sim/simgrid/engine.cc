@@ -44,8 +44,8 @@ struct SimGridPlatform {
   std::vector<sg::Link*> links;               // by link of the cluster, two directions each; nullptr where unused
 };
 
-// SimGrid 4 has other names for what makes a platform. SimGrid 3.32 does not say its version in these headers.
-#if defined(SIMGRID_VERSION) && SIMGRID_VERSION >= 40000
+// SimGrid 4 has other names for what makes a platform.
+#ifdef NLS_SIMGRID_4
 sg::NetZone* make_zone() { return sg::Engine::get_instance()->get_netzone_root(); }
 sg::Host* make_host(sg::NetZone* zone, const std::string& name, double speed) { return zone->add_host(name, speed); }
 sg::Link* make_link(sg::NetZone* zone, const std::string& name, double bandwidth) {
