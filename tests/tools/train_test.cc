@@ -32,7 +32,9 @@ constexpr const char* learning =
     "  halves: [..relu2@m0, rest@m1]\n"
     "  back: [..relu1@m2, ..relu2@m1, rest@m0]\n"
     "  away: [rest@m1]\n"
-    "  copies: [rest@m0+m1]\n"
+    "  copies: [rest@m0+m1]\n";
+// With stages that are split inside their layers, which not every training allows.
+constexpr const char* split_plans =
     "  columns: [rest@tensor(m0+m1)]\n"
     "  pieces: [..relu2@height(m0+m1), rest@m2]\n";
 
@@ -123,6 +125,7 @@ TEST_F(TrainCommand, GoesOnUnderAnotherPlanFromWhereItWas) {
 
 // Stages that are split inside their layers. A checkpoint has whole weights, so any plan goes on from it.
 TEST_F(TrainCommand, LearnsAlikeUnderSplitsInsideLayers) {
+  scratch_.write("s.yaml", std::string(learning) + split_plans);
   const std::string how = "--steps 12 --evaluate-every 6 " + validation_;
   const json one = train("one", how);
   ASSERT_TRUE(one.contains("losses"));
