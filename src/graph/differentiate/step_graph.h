@@ -30,7 +30,7 @@ struct TrainingOptions {
   uint64_t seed = 0;                                       // of dropout
   SumPlace sums = SumPlace::readers;                       // of gradients
   std::set<std::string> parts = {};  // names of weights that are trained also if they have one element: of larger ones
-  std::optional<double> clip = {};  // the largest norm of all gradients together; larger ones are scaled (ClipFactor)
+  std::optional<double> clip = {};   // the largest norm of all gradients together; larger ones are scaled (ClipFactor)
 };
 
 // What a graph of a training step says of its nodes.
@@ -81,7 +81,8 @@ struct StepGraph {
 
 // The loss is of the first output, and a micro-batch's share of it: its mean over all samples of the step.
 // A weight is trained if it is f32, has more than one element (scalars are constants of a formula) or is one of the
-// `parts`, is not among the constants, and the loss depends on it. Errors: training_network's, with_loss's and differentiate's; nothing to train.
+// `parts`, is not among the constants, and the loss depends on it. Errors: training_network's, with_loss's and
+// differentiate's; nothing to train.
 Result<StepGraph> step_graph(const Graph& network, const TrainingOptions& options);
 
 }  // namespace nlsplit::inline graph
