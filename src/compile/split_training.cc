@@ -46,8 +46,7 @@ Status check_split_training(const Graph& network, BatchNorm batch_norm, bool zer
   if (exact)
     return unsupported(
         "all_reduce: exact is for plans of layers and replicas: one that splits layers adds the gradients of its "
-        "shards "
-        "in their order");
+        "shards in their order");
   for (const Node& node : network.nodes) {
     if (node.op == Op::DropoutTraining || (node.op == Op::Dropout && attr_float(node.attrs, "ratio") != 0))
       return unsupported(

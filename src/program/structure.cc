@@ -10,6 +10,7 @@
 
 #include "base/limits.h"
 #include "graph/memory.h"
+#include "program/state_parts.h"
 #include "program/text.h"
 #include "program/verify.h"
 
@@ -44,9 +45,7 @@ Status check_state_part(const Buffer& buffer) {
   const int64_t extent = buffer.type.shape[static_cast<size_t>(part.axis)];
   if (extent < 1 || part.begin < 0 || part.begin > part.of - extent)
     return invalid_input("a part that is not within its tensor");
-  TensorType whole = buffer.type;
-  whole.shape[static_cast<size_t>(part.axis)] = part.of;
-  return check_type(whole);
+  return check_type(whole_type_of(buffer));
 }
 
 Status check_buffer(const DeviceProgram& device, size_t index) {

@@ -2,8 +2,8 @@
 // ahead: on the next that look wanted by now. What nobody takes was in vain; the results that are taken, and which, are
 // those of one core.
 //
-//   Ahead<Timed> ahead(plans.size(), workers, 256, [&](size_t i) { return worth(i); }, [&](size_t i) { return time(i);
-//   }); for (size_t i = 0; i < plans.size(); ++i) {
+//   Ahead<Timed> ahead(plans.size(), workers, 256, worth, time);
+//   for (size_t i = 0; i < plans.size(); ++i) {
 //     if (!worth(i)) continue;
 //     const Timed timed = ahead.take(i);
 //     ahead.change([&] { learn_from(timed); });   // whatever worth() looks at

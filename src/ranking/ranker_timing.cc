@@ -20,7 +20,7 @@ constexpr size_t layers_a_device = 40;  // what else lowering does for a device 
 constexpr double layers_an_inner_node = 10, layers_an_inner_instruction = 0.5;
 constexpr size_t one_plan_part = 4;  // of that work, one such plan takes no more than this part
 
-constexpr size_t farthest_ahead = 256;  // of the candidate at hand others are timed on other cores
+constexpr size_t farthest_ahead = 256;  // candidates behind the one at hand that other cores may time
 
 }  // namespace
 
