@@ -7,6 +7,7 @@
 
 #include "base/random.h"
 #include "partition/anneal_moves.h"
+#include "partition/rename_alike.h"
 
 namespace nlsplit::inline partition {
 namespace {
@@ -47,6 +48,7 @@ class Annealing {
       if (asked >= steps) break;
       Plan next = now;
       if (!moves_.change(next, random)) continue;
+      if (!space_.class_of.empty()) rename_alike(next.stages, space_.class_of);
       const double heat =
           options_.heat * std::pow(1 / cooling, static_cast<double>(asked) / static_cast<double>(steps));
       // Accepted with probability exp((1 - next / cost) / heat) if it is worse. A start that cannot be is left for

@@ -32,6 +32,8 @@ struct AnnealSpace {
   // What the cost is no less than, for less work: the cost of a change is not asked if this alone is too much. May be
   // empty.
   std::function<double(const Plan&)> least_cost = {};
+  // interchangeable_devices: of plans that differ only by their names one is looked at. None: all are.
+  std::vector<size_t> class_of = {};
   // Shares in proportion to the speed of a stage's devices; needed with axes.
   std::function<std::vector<int64_t>(const Stage&)> shares = {};
 };

@@ -64,11 +64,13 @@ ScoredPlan PlanScorer::score(std::vector<Stage> stages) {
   return scored;
 }
 
+double PlanScorer::largest_layer_bytes(const Stage& stage) const {
+  return *std::max_element(bytes_around_.begin() + static_cast<std::ptrdiff_t>(stage.begin),
+                           bytes_around_.begin() + static_cast<std::ptrdiff_t>(stage.end));
+}
+
 void PlanScorer::add_stage(const Stage& stage, const std::vector<SplitLoad>& groups, ScoredPlan& scored) const {
-  // Its weights, and what its largest layer reads and writes.
-  double weights = weight_bytes_[stage.end] - weight_bytes_[stage.begin];
-  double around = *std::max_element(bytes_around_.begin() + static_cast<std::ptrdiff_t>(stage.begin),
-                                    bytes_around_.begin() + static_cast<std::ptrdiff_t>(stage.end));
+  double weights = weight_bytes_of(stage), around = largest_layer_bytes(stage);
   if (!groups.empty()) {
     const SplitLoad& load = groups[0];
     weights = *std::ranges::max_element(load.weight_bytes);

@@ -28,6 +28,10 @@ class PlanScorer {
   const Network& network() const { return network_; }
   // [node]: of the weights that nodes before it are the first to read; nodes + 1.
   const std::vector<double>& weight_bytes() const { return weight_bytes_; }
+  // Of the weights that a stage is the first to read.
+  double weight_bytes_of(const Stage& stage) const { return weight_bytes_[stage.end] - weight_bytes_[stage.begin]; }
+  // What its largest layer reads and writes but weights.
+  double largest_layer_bytes(const Stage& stage) const;
 
  private:
   void add_stage(const Stage& stage, const std::vector<SplitLoad>& groups, ScoredPlan& scored) const;

@@ -162,6 +162,7 @@ Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, H
 
   SearchResult result;
   result.devices = std::min(by_speed.size(), method->most_devices);
+  result.class_of = class_of;
   const size_t wanted = options.max_candidates > whole_models ? options.max_candidates - whole_models : 0;
   DeviceGroups groups(grouped, class_of, costs.micro_batches, static_cast<int>(most_replicas), most_devices);
   const std::vector<size_t> cuts = distinct_cuts(find_cuts(graph), costs.node_seconds, costs.cut_bytes);

@@ -60,6 +60,7 @@ struct SearchResult {
   double space = 0;     // how many plans the space holds; plans.size() < space: it was pruned
   size_t devices = 0;   // that were looked at: the fastest, if the cluster has more than the method can look at
   bool proved = false;  // nothing in the space has a better bound than the first plan
+  std::vector<size_t> class_of;  // interchangeable_devices
 };
 
 // Does a plan keep to options.layers, replicate, max_stages and max_devices?

@@ -3,17 +3,17 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <tuple>
 
 #include "partition/cuts.h"
 #include "partition/expand.h"
+#include "partition/rename_alike.h"
+#include "partition/split_shares.h"
 
 namespace nlsplit::inline partition {
 namespace {
 
-constexpr int64_t most_shares_each = 8;   // so many for each device, on average
-constexpr double good_enough = 1.03;      // times what exact shares would take
+constexpr double alike_enough = 1.03;     // times as long as another device takes
 constexpr size_t most_end_cuts = 12;      // where a split beginning ends, or a split end begins
 constexpr size_t most_end_devices = 8;    // that share it
 constexpr size_t most_layer_plans = 100;  // whose stages are split
@@ -22,8 +22,14 @@ constexpr size_t scored_for_one = 4;      // plans that are scored, for each tha
 class SplitSearch {
  public:
   SplitSearch(const Graph& graph, const Cluster& cluster, HostId source, PlanScorer& scorer,
-              const SearchOptions& options)
-      : graph_(graph), costs_(scorer.costs()), options_(options), plan_scorer_(scorer), scorer_(scorer.scorer()) {
+              const SearchOptions& options, const std::vector<size_t>& class_of)
+      : graph_(graph),
+        cluster_(cluster),
+        class_of_(class_of),
+        costs_(scorer.costs()),
+        options_(options),
+        plan_scorer_(scorer),
+        scorer_(scorer.scorer()) {
     std::vector<double> whole;
     for (size_t d = 0; d < cluster.devices.size(); ++d) {
       by_speed_.push_back(DeviceId(d));
@@ -102,7 +108,8 @@ class SplitSearch {
   }
 
  private:
-  using Kind = std::tuple<SplitAxis, bool, size_t, size_t>;  // recompute the halo, devices of the split stage, shards
+  // Recompute the halo; devices of the split stage; shards; their shares: by speed, or which of those by memory.
+  using Kind = std::tuple<SplitAxis, bool, size_t, size_t, size_t>;
   struct Found {
     std::vector<Stage> stages;
     double guess = 0;  // a bound without its messages, and what its pieces take on the slowest link
@@ -137,7 +144,7 @@ class SplitSearch {
     if (groups * shards != stage.devices.size() || groups > static_cast<size_t>(costs_.micro_batches)) return false;
     // As fast as each other: devices of a group are neighbours. Else the fastest of each group first, then the second.
     const auto seconds = [&](DeviceId device) { return scorer_.seconds(device, stage.begin, stage.end); };
-    const auto alike = [&](DeviceId a, DeviceId b) { return seconds(a) <= good_enough * seconds(b); };
+    const auto alike = [&](DeviceId a, DeviceId b) { return seconds(a) <= alike_enough * seconds(b); };
     std::vector<DeviceId> by_speed = stage.devices;
     std::ranges::stable_sort(by_speed, {}, seconds);
     if (alike(by_speed.back(), by_speed.front())) return true;
@@ -152,32 +159,57 @@ class SplitSearch {
 
   // In groups of so many shards, in the order of their devices.
   void split_among(std::vector<Stage>& stages, size_t s, size_t shards) {
-    Stage& stage = stages[s];
+    const Stage& stage = stages[s];
     const auto [axes, added] = axes_.try_emplace({stage.begin, stage.end});
     if (added) axes->second = applicable_axes(graph_, stage.begin, stage.end, options_.axes);
     Stage group = stage;
     group.devices.resize(shards);
-    const std::vector<int64_t> shares = shares_by_speed(costs_, group);
+    const std::vector<int64_t> by_speed = shares_by_speed(costs_, group);
     for (const SplitAxis axis : axes->second) {
-      if (axis == SplitAxis::batch && samples_ < static_cast<int64_t>(shares.size())) continue;
-      const bool rows = axis == SplitAxis::height || axis == SplitAxis::width;
-      for (const bool recompute : {false, true}) {
-        if (recompute && !rows) continue;
-        stage.split = Split{axis, recompute, shares};
-        add(stages, {axis, recompute, stage.devices.size(), shards}, costs_.cut_bytes[stage.end]);
-      }
+      if (axis == SplitAxis::batch && samples_ < static_cast<int64_t>(shards)) continue;
+      split_along(axis, stages, s, shards, by_speed, 0);
+      size_t kind = 0;
+      for (const std::vector<int64_t>& shares : shares_by_memory(by_speed, shard_bytes(axis, stage, shards)))
+        split_along(axis, stages, s, shards, shares, ++kind);
     }
   }
 
-  void add(const std::vector<Stage>& stages, const Kind& kind, double joined_bytes) {
+  void split_along(SplitAxis axis, std::vector<Stage>& stages, size_t s, size_t shards,
+                   const std::vector<int64_t>& shares, size_t kind_of_shares) {
+    Stage& stage = stages[s];
+    const bool rows = axis == SplitAxis::height || axis == SplitAxis::width;
+    for (const bool recompute : {false, true}) {
+      if (recompute && !rows) continue;
+      stage.split = Split{axis, recompute, shares};
+      add(stages, {axis, recompute, stage.devices.size(), shards, kind_of_shares}, costs_.cut_bytes[stage.end]);
+    }
+  }
+
+  // Weights are shared among the shards where these divide channels, heads or columns; else every shard has all.
+  ShardBytes shard_bytes(SplitAxis axis, const Stage& stage, size_t shards) const {
+    const double weights = plan_scorer_.weight_bytes_of(stage), values = plan_scorer_.largest_layer_bytes(stage);
+    const bool divides_weights = axis == SplitAxis::channels || axis == SplitAxis::tensor;
+    ShardBytes bytes{divides_weights ? 0 : weights, divides_weights ? weights + values : values,
+                     std::vector<double>(shards, never)};
+    for (size_t i = 0; i < stage.devices.size(); ++i) {
+      double& least = bytes.memory[i % shards];
+      least = std::min(least, static_cast<double>(cluster_.device(stage.devices[i]).memory.value()));
+    }
+    return bytes;
+  }
+
+  void add(std::vector<Stage> stages, const Kind& kind, double joined_bytes) {
+    rename_alike(stages, class_of_);
     const double bound = scorer_.bound(stages);
     if (!std::isfinite(bound)) return;
     std::vector<Found>& all = kinds_[kind];
     if (std::ranges::any_of(all, [&](const Found& other) { return other.stages == stages; })) return;
-    all.push_back({stages, bound + costs_.micro_batches * joined_bytes * slowest_link_});
+    all.push_back({std::move(stages), bound + costs_.micro_batches * joined_bytes * slowest_link_});
   }
 
   const Graph& graph_;
+  const Cluster& cluster_;
+  const std::vector<size_t>& class_of_;
   const SearchCosts& costs_;
   const SearchOptions& options_;
   PlanScorer& plan_scorer_;
@@ -192,50 +224,12 @@ class SplitSearch {
 
 }  // namespace
 
-std::vector<int64_t> small_shares(const std::vector<double>& seconds) {
-  const auto count = static_cast<int64_t>(seconds.size());
-  std::vector<int64_t> best(seconds.size(), 1);
-  if (std::ranges::any_of(seconds, [](double s) { return s <= 0; })) return best;
-  const auto time_of = [&](const std::vector<int64_t>& shares) {
-    const auto all = static_cast<double>(std::accumulate(shares.begin(), shares.end(), int64_t{0}));
-    double slowest = 0;
-    for (size_t i = 0; i < shares.size(); ++i)
-      slowest = std::max(slowest, static_cast<double>(shares[i]) / all * seconds[i]);
-    return slowest;
-  };
-  const double ideal = shared_seconds(seconds);
-  double least = time_of(best);
-  for (int64_t all = count + 1; all <= count * most_shares_each && least > good_enough * ideal; ++all) {
-    const std::vector<int> jobs = share_jobs(static_cast<int>(all), seconds);
-    if (std::ranges::find(jobs, 0) != jobs.end()) continue;
-    const std::vector<int64_t> shares(jobs.begin(), jobs.end());
-    const double time = time_of(shares);
-    if (time >= least) continue;
-    least = time;
-    best = shares;
-  }
-  int64_t divisor = 0;
-  for (const int64_t share : best) divisor = std::gcd(divisor, share);
-  for (int64_t& share : best) share /= divisor;
-  return best;
-}
-
-std::vector<int64_t> shares_by_speed(const SearchCosts& costs, const Stage& stage) {
-  std::vector<double> seconds;
-  for (const DeviceId device : stage.devices) {
-    const std::vector<double>& of = costs.node_seconds[device.index()];
-    seconds.push_back(std::accumulate(of.begin() + static_cast<std::ptrdiff_t>(stage.begin),
-                                      of.begin() + static_cast<std::ptrdiff_t>(stage.end), 0.0));
-  }
-  return small_shares(seconds);
-}
-
 std::vector<ScoredPlan> search_splits(const Graph& graph, const Cluster& cluster, HostId source, PlanScorer& scorer,
-                                      const SearchOptions& options, const std::vector<ScoredPlan>& layers, size_t most,
+                                      const SearchOptions& options, const SearchResult& layers, size_t most,
                                       const std::function<double(const ScoredPlan&)>& cost) {
   if (options.axes.empty() || cluster.devices.size() < 2) return {};
-  SplitSearch search(graph, cluster, source, scorer, options);
-  search.split_stages_of(layers);
+  SplitSearch search(graph, cluster, source, scorer, options, layers.class_of);
+  search.split_stages_of(layers.plans);
   search.split_ends();
   return search.best(most, cost);
 }

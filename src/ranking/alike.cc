@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace nlsplit::inline ranking {
 namespace {
@@ -12,20 +13,42 @@ std::vector<double> work_before(const std::vector<double>& node_shares) {
   return before;
 }
 
+// Whether shares give each device as much of the stage, but for a little.
+bool are_alike(const Split& a, const Split& b) {
+  if (a.axis != b.axis || a.recompute_halo != b.recompute_halo || a.shares.size() != b.shares.size()) return false;
+  const auto sum = [](const Split& split) {
+    return static_cast<double>(std::accumulate(split.shares.begin(), split.shares.end(), int64_t{0}));
+  };
+  const double x = sum(a), y = sum(b);
+  return std::ranges::equal(a.shares, b.shares, [&](int64_t s, int64_t t) {
+    const double less = static_cast<double>(s) / x - static_cast<double>(t) / y;
+    return std::abs(less) * static_cast<double>(a.shares.size()) < alike_cuts;
+  });
+}
+
+// Without the stages that have next to no work; the last one left ends where the model does.
+std::vector<Stage> that_matter(std::vector<Stage> stages, const std::vector<double>& before) {
+  const size_t end = stages.back().end;
+  const double least = alike_cuts * before[end] / static_cast<double>(stages.size());
+  std::erase_if(stages, [&](const Stage& stage) { return before[stage.end] - before[stage.begin] < least; });
+  if (!stages.empty()) stages.back().end = end;
+  return stages;
+}
+
 }  // namespace
 
 bool are_alike(const Plan& a, const Plan& b, const std::vector<double>& node_shares) {
-  const std::vector<Stage>&x = a.stages, &y = b.stages;
-  if (a.micro_batches != b.micro_batches || a.schedule != b.schedule || x.size() != y.size()) return false;
-  if (x.empty() || x.back().end != node_shares.size() || y.back().end != node_shares.size()) return false;
-  for (size_t s = 0; s < x.size(); ++s) {
-    if (x[s].devices != y[s].devices || x[s].split != y[s].split) return false;
-  }
+  if (a.micro_batches != b.micro_batches || a.schedule != b.schedule || a.stages.empty() || b.stages.empty())
+    return false;
+  const size_t nodes = node_shares.size();
+  if (a.stages.back().end != nodes || b.stages.back().end != nodes) return false;
   const std::vector<double> before = work_before(node_shares);
-  for (size_t s = 0; s < x.size(); ++s) {
-    if (std::abs(before[x[s].end] - before[y[s].end]) * static_cast<double>(x.size()) >= alike_cuts) return false;
-  }
-  return true;
+  const std::vector<Stage> x = that_matter(a.stages, before), y = that_matter(b.stages, before);
+  return std::ranges::equal(x, y, [&](const Stage& s, const Stage& t) {
+    return s.devices == t.devices && s.split.has_value() == t.split.has_value() &&
+           (!s.split || are_alike(*s.split, *t.split)) &&
+           std::abs(before[s.end] - before[t.end]) * static_cast<double>(x.size()) < alike_cuts;
+  });
 }
 
 Variants::Variants(const std::vector<double>& node_shares) : before_(work_before(node_shares)) {}

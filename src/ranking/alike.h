@@ -14,11 +14,13 @@
 
 namespace nlsplit::inline ranking {
 
-// Two plans are alike if all their cuts differ by less than this part of an even stage's work.
+// Two plans are alike if all their cuts differ by less than this part of an even stage's work, and the shares inside
+// their stages by less than this part of an even share.
 inline constexpr double alike_cuts = 0.05;
 
-// As many micro-batches, the same schedule, the same devices in the same way in each stage, cuts that are alike.
-// node_shares: [node]: of the time of the whole model; none, or of another model: no two plans are alike.
+// As many micro-batches, the same schedule, the same devices in the same way in each stage, cuts and shares that are
+// alike. Stages with less than this part of an even stage's work are not looked at. node_shares: [node]: of the time of
+// the whole model; none, or of another model: no two plans are alike.
 bool are_alike(const Plan& a, const Plan& b, const std::vector<double>& node_shares);
 
 // Which of the plans that search found have been looked at often enough in another form.

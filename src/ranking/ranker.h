@@ -221,6 +221,7 @@ class Ranker {
   Goal goal_;
   std::optional<NoiseBound> noise_bound_;
   std::optional<SearchCosts> first_costs_;            // of the fewest micro-batches; of inference
+  std::vector<size_t> class_of_;                      // interchangeable_devices, by these costs
   std::optional<Network> network_;                    // where layers may be split
   std::vector<std::unique_ptr<PlanScorer>> scorers_;  // there, one for each micro-batch count
   std::vector<PreparedModel> prepared_;

@@ -111,7 +111,10 @@ Status Ranker::search_all() {
     if (!result) continue;
     ASSIGN_OR_RETURN(Searched searched, *std::move(result));
     set_node_shares(searched.costs);
-    if (!first_costs_ || searched.costs.micro_batches < first_costs_->micro_batches) first_costs_ = searched.costs;
+    if (!first_costs_ || searched.costs.micro_batches < first_costs_->micro_batches) {
+      first_costs_ = searched.costs;
+      class_of_ = searched.found.class_of;
+    }
     add_found(searched);
     if (searched.prompt_scorer) prompt_scorers_[searched.costs.micro_batches] = std::move(searched.prompt_scorer);
     if (searched.scorer) scorers_.push_back(std::move(searched.scorer));
@@ -149,8 +152,8 @@ Result<Ranker::Searched> Ranker::search(const PreparedModel& prepared) const {
                                                  exact_multiples(prepared.kernels));
   const size_t most = std::max(
       least_split_candidates, scenario_.search.max_candidates / split_candidates_part / scenario_.micro_batches.size());
-  std::ranges::move(search_splits(graph, scenario_.cluster, source, *searched.scorer, options, searched.found.plans,
-                                  most, [&](const ScoredPlan& scored) { return bound_of(scored); }),
+  std::ranges::move(search_splits(graph, scenario_.cluster, source, *searched.scorer, options, searched.found, most,
+                                  [&](const ScoredPlan& scored) { return bound_of(scored); }),
                     std::back_inserter(searched.found.plans));
   return searched;
 }

@@ -6,7 +6,7 @@
 #include "base/cores.h"
 #include "partition/anneal.h"
 #include "partition/cuts.h"
-#include "partition/search_splits.h"
+#include "partition/split_shares.h"
 #include "ranking/ranker.h"
 
 namespace nlsplit::inline ranking {
@@ -59,6 +59,7 @@ AnnealSpace Ranker::changed_plans() const {
   space.max_stages = search.max_stages > 0 ? search.max_stages : space.max_devices;
   if (!search.layers) space.max_stages = 1;
   space.replicate = search.replicate;
+  space.class_of = class_of_;
   space.axes = search.axes;
   space.micro_batches = scenario_.micro_batches;
   space.shares = [&costs](const Stage& stage) { return shares_by_speed(costs, stage); };

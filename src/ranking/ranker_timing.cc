@@ -281,7 +281,8 @@ Error Ranker::nothing_fits() const {
     error.where.file = scenario_.file;
     return error;
   }
-  std::string text = "no plan fits in the devices' memory:";
+  std::string text =
+      fmt::format("no plan fits in the devices' memory, of {} that were looked at:", ranking_.considered);
   for (const Misfit& misfit : ranking_.misfits) {
     text += fmt::format("\n  {} has {}, the most modest plan that uses it needs {}", misfit.device,
                         to_string(misfit.has), to_string(misfit.least_needed));

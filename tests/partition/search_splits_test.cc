@@ -6,38 +6,14 @@
 #include <algorithm>
 #include <set>
 
-#include "base/random.h"
 #include "partition/chains.h"
 #include "partition/expand.h"
+#include "partition/split_shares.h"
 
 namespace nlsplit {
 namespace {
 
 using namespace testing;
-
-TEST(SmallShares, AreInProportionToSpeed) {
-  EXPECT_EQ(small_shares({1, 1, 1}), (std::vector<int64_t>{1, 1, 1}));
-  EXPECT_EQ(small_shares({1, 2}), (std::vector<int64_t>{2, 1}));
-  EXPECT_EQ(small_shares({6, 3, 2}), (std::vector<int64_t>{1, 2, 3}));
-  EXPECT_EQ(small_shares({0, 0}), (std::vector<int64_t>{1, 1}));
-}
-
-TEST(SmallShares, NobodyIsLeftOutAndNobodyIsMuchLater) {
-  for (uint64_t seed = 0; seed < 200; ++seed) {
-    Random random(seed);
-    std::vector<double> seconds(2 + random.below(5));
-    for (double& s : seconds) s = random.uniform(1, 3);
-    const std::vector<int64_t> shares = small_shares(seconds);
-    ASSERT_EQ(shares.size(), seconds.size());
-    double all = 0, slowest = 0;
-    for (const int64_t share : shares) all += static_cast<double>(share);
-    for (size_t i = 0; i < shares.size(); ++i) {
-      EXPECT_GE(shares[i], 1);
-      slowest = std::max(slowest, static_cast<double>(shares[i]) / all * seconds[i]);
-    }
-    EXPECT_LE(slowest, shared_seconds(seconds) * 1.15) << "seed " << seed;
-  }
-}
 
 // A stage split inside its layers: a lower bound, so never above what equal shares without a message would take.
 TEST(Score, ASplitStageTakesItsWorkOverTheSumOfSpeeds) {
@@ -67,7 +43,7 @@ class SearchSplits : public ::testing::Test {
     const SearchResult layers = search_layers(graph_, cluster_, HostId(0), HostId(0), costs_, options_).value();
     const Network network = make_network(cluster_, HostId(0), HostId(0));
     PlanScorer scorer(graph_, cluster_, network, HostId(0), HostId(0), costs_);
-    return search_splits(graph_, cluster_, HostId(0), scorer, options_, layers.plans, most,
+    return search_splits(graph_, cluster_, HostId(0), scorer, options_, layers, most,
                          [](const ScoredPlan& scored) { return scored.bound_seconds; });
   }
 

@@ -18,6 +18,28 @@ TEST(Alike, CutsAFewLayersFurtherOn) {
   EXPECT_FALSE(are_alike(cut_at(50), cut_at(50), {}));    // of another model
 }
 
+TEST(Alike, StagesWithNextToNoWorkAreNotLookedAt) {
+  Plan alone = cut_at(50);
+  alone.stages = {{0, 100, {DeviceId(0)}}};
+  EXPECT_TRUE(are_alike(alone, cut_at(98), even));  // the second stage has 2 % of the work
+  EXPECT_TRUE(are_alike(cut_at(98), alone, even));
+  EXPECT_FALSE(are_alike(alone, cut_at(97), even));  // 3 %, more than 5 % of an even stage
+  Plan first = cut_at(2);                            // the other device has the work
+  EXPECT_FALSE(are_alike(alone, first, even));
+}
+
+TEST(Alike, SharesThatAreNearlyTheSame) {
+  const auto shared = [](std::vector<int64_t> shares, SplitAxis axis = SplitAxis::channels) {
+    Plan plan = cut_at(50);
+    plan.stages = {{0, 100, {DeviceId(0), DeviceId(1)}, Split{axis, false, std::move(shares)}}};
+    return plan;
+  };
+  EXPECT_TRUE(are_alike(shared({2, 1}), shared({4, 2}), even));
+  EXPECT_TRUE(are_alike(shared({2, 1}), shared({13, 7}), even));  // 0.65 for 0.67: 3 % of a half
+  EXPECT_FALSE(are_alike(shared({2, 1}), shared({7, 4}), even));  // 0.64: 6 %
+  EXPECT_FALSE(are_alike(shared({2, 1}), shared({2, 1}, SplitAxis::batch), even));
+}
+
 TEST(Alike, NothingElseMayDiffer) {
   Plan other = cut_at(50);
   other.micro_batches = 8;

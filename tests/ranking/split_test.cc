@@ -58,6 +58,30 @@ TEST(Splits, OfEveryAxisAreJudged) {
   EXPECT_EQ(own.size(), 5u * 3u);  // 1, 2 and 4 micro-batches
 }
 
+// A is four times as fast, but has no memory for four fifths of the weights.
+TEST(Splits, TakeSharesThatFit) {
+  const auto scenario = parse_scenario(R"(model: zoo:mlp?hidden=1024
+workload: {batch: 8, micro_batches: [1, 2]}
+devices:
+  A: {host: a, memory: 5MiB, costs: {roofline: {compute: 80GFLOPS, memory: 40GBps}}}
+  B: {host: b, memory: 5MiB, costs: {roofline: {compute: 20GFLOPS, memory: 10GBps}}}
+links: [{between: [a, b], bandwidth: 1Gbps, latency: 50us}]
+source: a
+sink: a
+search: {splits: [channels]}
+plans: {even: [rest@channels(A+B)]}
+)",
+                                       "tight.yaml");
+  ASSERT_TRUE(scenario.ok()) << scenario.error().to_string();
+  const auto ranking = rank_plans(*scenario, load_model(*scenario).value(), {});
+  ASSERT_TRUE(ranking.ok()) << ranking.error().to_string();
+  const auto found = std::ranges::find(ranking->judged, false, &RankedPlan::own);
+  ASSERT_NE(found, ranking->judged.end());
+  EXPECT_TRUE(has_splits(found->plan)) << found->text;
+  for (const RankedPlan& even : own_plans(*ranking))
+    EXPECT_GT(found->estimate.throughput, even.estimate.throughput * 1.02) << found->text;
+}
+
 TEST(Splits, AreNeitherSinglesNorCopies) {
   const Ranking ranking = rank({.search = "{splits: []}", .plans = "{pair: [rest@batch(A+B)]}"}).ranking;
   ASSERT_TRUE(ranking.verdict.throughput.split.has_value());

@@ -1,0 +1,16 @@
+// Plans that differ only by which of interchangeable devices does what are the same plan under other names.
+#pragma once
+
+#include <vector>
+
+#include "partition/plan.h"
+
+namespace nlsplit::inline partition {
+
+// Takes the lowest-numbered devices of each class, in the order in which the stages name its devices: plans that differ
+// only by names become equal. class_of: as interchangeable_devices() answers it.
+//
+//   {{..5, {3}}, {rest, {1}}}, 1 to 3 alike   →   {{..5, {1}}, {rest, {2}}}
+void rename_alike(std::vector<Stage>& stages, const std::vector<size_t>& class_of);
+
+}  // namespace nlsplit::inline partition
