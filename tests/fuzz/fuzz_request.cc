@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string all(text_of(data, size));
   const size_t cut = all.find("\n==\n");
   const std::string body = cut == std::string::npos ? all : all.substr(cut + 4);
-  for (const Route route : {Route::completions, Route::chat}) {
+  for (const auto route : {server::Route::completions, server::Route::chat}) {
     const auto request = parse_request(route, body);
     if (!accepted(request)) {
       expect(!error_answer("invalid_request_error", request.error().message).empty(), "a complaint can be said");
@@ -47,7 +47,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     expect(request->prompt.starts_with(shown), "what is shown is what came");
     for (const std::string& one : request->stops)
       expect(shown.find(one) == std::string::npos, "no stop string is shown");
-    if (route == Route::chat)
+    if (route == server::Route::chat)
       converse(cut == std::string::npos ? "<|im_start|><|im_end|>assistant" : all.substr(0, cut), *request);
     whole_answer({route, "id", request->model, 0}, {request->prompt, "stop", {}, request->prompt_tokens, true});
   }
