@@ -36,6 +36,20 @@ const LoweredPlan& part_of(const LoweredPlan& lowered, size_t part) {
   return part == 0 ? lowered : lowered.others[part - 1];
 }
 
+// Replicas share micro-batches by their speed: a slow one may get none.
+void note_idle(const Cluster& cluster, RankedPlan& ranked) {
+  for (const Stage& stage : ranked.plan.stages) {
+    for (const DeviceId device : stage.devices) {
+      const std::string& name = cluster.device(device).name;
+      const bool works = std::ranges::any_of(
+          ranked.estimate.devices, [&](const DeviceEstimate& other) { return other.name == name && other.share > 0; });
+      if (!works)
+        ranked.notes.push_back({fmt::format("{} has nothing to do with {} micro-batch{}", name,
+                                            ranked.plan.micro_batches, ranked.plan.micro_batches == 1 ? "" : "es")});
+    }
+  }
+}
+
 }  // namespace
 
 // The largest first: while one is simulated in a child of this process others are lowered.
@@ -125,6 +139,7 @@ void Ranker::sum_up(Judging& plan) const {
   ranked.estimate = whole_estimate(scenario_, lowered, estimates);
   ranked.text = to_string(ranked.plan, graph_, scenario_.cluster);
   std::ranges::copy(lowered.notes, std::back_inserter(ranked.notes));
+  if (ranked.own) note_idle(scenario_.cluster, ranked);
   ranked.promise = lowered.promise;
   ranked.layers = layers_of(ranked.plan);
   if (has_splits(ranked.plan)) count_costs_of(lowered.program, plan.costs);

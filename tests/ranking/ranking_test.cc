@@ -53,6 +53,19 @@ TEST(Ranking, OwnPlansAndYardsticksAreAlwaysThere) {
   EXPECT_EQ(copies, (std::set<int>{2, 4}));  // one micro-batch cannot be shared
 }
 
+TEST(Ranking, SaysWhichDevicesOfOnesOwnPlansAreIdle) {
+  const Ranking ranking = rank({.plans = "{both: [rest@A+B]}"}).ranking;
+  for (const RankedPlan& ranked : ranking.judged) {
+    if (!ranked.own) continue;
+    std::vector<std::string> notes;
+    for (const PlanNote& note : ranked.notes) notes.push_back(note.text);
+    if (ranked.plan.micro_batches == 1)
+      EXPECT_THAT(notes, ::testing::ElementsAre("B has nothing to do with 1 micro-batch"));
+    else
+      EXPECT_THAT(notes, ::testing::IsEmpty());
+  }
+}
+
 TEST(Ranking, FiguresHangTogether) {
   for (const RankedPlan& plan : rank().ranking.judged) {
     const Estimate& e = plan.estimate;
