@@ -5,7 +5,7 @@
 
 #include "base/calibration.h"
 #include "base/check.h"
-#include "exec/run.h"
+#include "cost/samples.h"
 #include "program/data_movement.h"
 
 namespace nlsplit::inline measure {
@@ -38,13 +38,6 @@ Measurable measurable_of(const DeviceProgram& device, ComputeDesc desc, bool com
 constexpr double clearly = 0.97;
 
 }  // namespace
-
-MeasuredCost cost_of(std::vector<double> samples) {
-  std::ranges::sort(samples);
-  const size_t n = samples.size();
-  return {seconds(median(samples)), seconds((samples[3 * (n - 1) / 4] - samples[(n - 1) / 4]) / 2),
-          static_cast<int>(n)};
-}
 
 bool settled(const MeasuredCost& cost) {
   return cost.repeats >= least_repeats && uncertainty(cost) <= settled_uncertainty;
@@ -85,15 +78,15 @@ std::vector<double> Samples::clean(size_t measurable) const {
 
 bool Samples::settled_here(size_t measurable) const {
   std::vector<double> seconds = clean(measurable);
-  return seconds.size() >= least_repeats && settled(cost_of(std::move(seconds)));
+  return seconds.size() >= least_repeats && settled(cost_of_samples(std::move(seconds)));
 }
 
 MeasuredCost Samples::cost(size_t measurable) const {
   std::vector<double> seconds = clean(measurable);
-  if (seconds.size() >= least_repeats) return cost_of(std::move(seconds));
+  if (seconds.size() >= least_repeats) return cost_of_samples(std::move(seconds));
   seconds.clear();
   for (const Sample& sample : samples_[measurable]) seconds.push_back(sample.seconds);
-  return cost_of(std::move(seconds));
+  return cost_of_samples(std::move(seconds));
 }
 
 size_t Samples::disturbed() const {

@@ -19,7 +19,6 @@ namespace nlsplit::inline measure {
 inline constexpr double settled_uncertainty = 0.01;  // of a median: then more repeats tell little
 inline constexpr int least_repeats = 5;              // fewer have no quartiles worth the name
 
-MeasuredCost cost_of(std::vector<double> seconds);  // of at least one
 bool settled(const MeasuredCost& cost);
 // Puts a measurement where there may be one already: the one whose median is better known stays.
 void keep_surer(MeasuredCost& known, const MeasuredCost& cost);

@@ -23,6 +23,7 @@
 #include "base/output_lock.h"
 #include "base/process_seconds.h"
 #include "base/units.h"
+#include "cost/samples.h"
 #include "exec/cuda/copies.h"
 #include "exec/run_threads.h"
 #include "kernels/module/kernel_library.h"
@@ -250,7 +251,7 @@ Status write(Measuring& measuring) {
   }
   if (gaps.size() >= least_repeats) {
     measuring.profile.dispatch = measuring.before.dispatch;
-    keep_surer(measuring.profile.dispatch, cost_of(std::move(gaps)));
+    keep_surer(measuring.profile.dispatch, cost_of_samples(std::move(gaps)));
   }
   for (auto& [computation, kernel] : fastest_kernels(all, measuring.profile)) {
     // With --more runs of today's choices are to be compared with what is predicted then.

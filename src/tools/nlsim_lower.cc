@@ -9,8 +9,8 @@
 #include "base/output_lock.h"
 #include "base/units.h"
 #include "kernels/generated/lower.h"
-#include "partition/cuts.h"
 #include "planning/load.h"
+#include "planning/messages_program.h"
 #include "planning/network_set.h"
 #include "planning/profile_sums.h"
 #include "planning/saved_form.h"
@@ -50,34 +50,6 @@ Result<SavedProgram> lower_chosen(Loaded& loaded, const LowerArguments& argument
                    unsplit_program(loaded.scenario, loaded.model.graph, 1, loaded.scenario.cluster.devices[0]));
   saved.program = saved.unsplit;
   return saved;
-}
-
-// Between devices of unlike levels every value travels row-major, and messages may have a type of their own. Here each
-// layer is a stage of its own on one device, so that all reorders and conversions happen that any cut can need.
-Result<Program> messages_program(const Scenario& scenario, const KernelGraph& kernels, int micro_batches,
-                                 const Device& like, bool row_major) {
-  Cluster cluster;
-  cluster.messages = scenario.cluster.messages;
-  cluster.hosts.push_back({scenario.cluster.hosts[like.host.index()].name, false});
-  cluster.devices.push_back(like);
-  cluster.devices[0].host = HostId(0);
-  cluster.devices[0].memory = bytes(unlimited_memory);
-  Plan plan;
-  plan.micro_batches = micro_batches;
-  if (kernels.training) plan.schedule = "1f1b";
-  const Graph& graph = kernels.graph;
-  size_t begin = kernels.input_parts;
-  for (const size_t end : find_cuts(graph)) {
-    if (end > begin) plan.stages.push_back({begin, end, {DeviceId(0)}});
-    begin = std::max(begin, end);
-  }
-  CompileOptions options;
-  options.row_major_messages = row_major;
-  options.convert_always = true;
-  ASSIGN_OR_RETURN(Compiled compiled, compile(kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr, options));
-  Program program = std::move(compiled.program);
-  RETURN_IF_ERROR(verify(program));
-  return program;
 }
 
 // What each pass of the compiler makes of the plan, in order.

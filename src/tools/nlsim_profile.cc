@@ -1,4 +1,6 @@
 // `nlsim profile show`: what is in a profile, and how well it predicts kernels that it does not hold.
+#include "tools/nlsim_profile.h"
+
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -357,8 +359,10 @@ Status show_profile(const ProfileShowArguments& arguments) {
 }  // namespace
 
 void add_profile_command(CLI::App& app, int& code) {
-  CLI::App* command = app.add_subcommand("profile", "What `nlbench profile` has measured");
+  CLI::App* command =
+      app.add_subcommand("profile", "What `nlbench profile` has measured, and what other runtimes' profilers have");
   command->require_subcommand(1);
+  add_profile_import_command(*command, code);
   CLI::App* shows = command->add_subcommand(
       "show",
       "Machine, models and age of a profile, and for each kind of kernel: how many, how fast, how steady,\n"
