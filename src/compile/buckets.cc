@@ -18,12 +18,6 @@ ExpandedCollective expanded(Collective collective, std::span<const HostId> hosts
   return made;
 }
 
-// Buckets of about equal sizes, each behind the node that completes it.
-struct Cut {
-  std::vector<Bucket> buckets;
-  std::vector<size_t> behind;  // [bucket]: node
-};
-
 // Who gets which of a bucket's gradients, each whole: so that all have about as much as others, with what they have of
 // the buckets before, `loads`.
 std::vector<int64_t> shares_of(int64_t begin, std::span<const Completed> gradients, std::vector<int64_t>& loads) {
@@ -51,18 +45,45 @@ struct Algorithms {
   CollectiveAlgorithm reduce, gather;
 };
 
-Cut cut(std::span<const Completed> completed, int64_t count, const Reduction& reduction, const Algorithms& algorithms,
-        std::span<const HostId> hosts) {
-  Cut made;
+// Of so many buckets of about equal sizes, or fewer: of each the number of its last gradient.
+std::vector<size_t> equal_buckets(std::span<const Completed> completed, int64_t count) {
+  std::vector<size_t> last;
+  int64_t begin = 0;
+  for (size_t i = 0; i < completed.size(); ++i) {
+    const int64_t left = count - static_cast<int64_t>(last.size());
+    if (i + 1 < completed.size() && completed[i].end < begin + (completed.back().end - begin) / left) continue;
+    last.push_back(i);
+    begin = completed[i].end;
+  }
+  return last;
+}
+
+// Of buckets that are no larger than the largest gradient, which has to lie somewhere in any case: smaller ones would
+// save no memory. Of each the number of its last gradient.
+std::vector<size_t> least_buckets(std::span<const Completed> completed) {
+  int64_t most = 0, begin = 0;
+  for (size_t i = 0; i < completed.size(); ++i)
+    most = std::max(most, completed[i].end - (i == 0 ? 0 : completed[i - 1].end));
+  std::vector<size_t> last;
+  for (size_t i = 0; i < completed.size(); ++i) {
+    if (i + 1 < completed.size() && completed[i + 1].end - begin <= most) continue;
+    last.push_back(i);
+    begin = completed[i].end;
+  }
+  return last;
+}
+
+std::vector<Bucket> cut(std::span<const Completed> completed, std::span<const size_t> last, const Reduction& reduction,
+                        const Algorithms& algorithms, std::span<const HostId> hosts) {
+  std::vector<Bucket> made;
   std::vector<int64_t> loads(reduction.group.size(), 0);
   int64_t begin = 0;
   size_t first = 0;
-  for (size_t i = 0; i < completed.size(); ++i) {
+  for (const size_t i : last) {
     const Completed& next = completed[i];
-    const int64_t left = count - static_cast<int64_t>(made.buckets.size());
-    if (i + 1 < completed.size() && next.end < begin + (reduction.elements - begin) / left) continue;
-    Bucket& bucket = made.buckets.emplace_back();
+    Bucket& bucket = made.emplace_back();
     bucket.begin = begin;
+    bucket.completed_by = next.node;
     Collective reduce{CollectiveKind::all_reduce, algorithms.reduce, reduction.group, {next.end - begin}};
     if (reduction.sharded) {
       reduce.kind = CollectiveKind::reduce_scatter;
@@ -71,7 +92,6 @@ Cut cut(std::span<const Completed> completed, int64_t count, const Reduction& re
           expanded({CollectiveKind::all_gather, algorithms.gather, reduction.group, reduce.elements}, hosts);
     }
     bucket.reduce = expanded(std::move(reduce), hosts);
-    made.behind.push_back(next.node);
     begin = next.end;
     first = i + 1;
   }
@@ -90,15 +110,15 @@ class Times {
  public:
   explicit Times(std::vector<std::vector<RoundSeconds>> rounds) : rounds_(std::move(rounds)) {}
 
-  Timeline run(std::span<const BackwardTime> backward, const std::vector<size_t>& behind) {
+  Timeline run(std::span<const BackwardTime> backward, const std::vector<Bucket>& buckets) {
     size_t bucket = 0;
     for (const BackwardTime& node : backward) {
       made_.finish += node.seconds;
-      for (; bucket < behind.size() && behind[bucket] <= node.node; ++bucket)
+      for (; bucket < buckets.size() && buckets[bucket].completed_by <= node.node; ++bucket)
         due_.emplace_back(made_.finish, bucket, 0);
       take_turns(node.node, made_.finish);
     }
-    for (; bucket < behind.size(); ++bucket) due_.emplace_back(made_.finish, bucket, 0);
+    for (; bucket < buckets.size(); ++bucket) due_.emplace_back(made_.finish, bucket, 0);
     while (!due_.empty()) take_turns(ReductionTurn::at_the_end, std::get<0>(std::ranges::min(due_)));
     return std::move(made_);
   }
@@ -126,24 +146,24 @@ class Times {
   Timeline made_;
 };
 
-size_t pieces_of(const Cut& cut) {
+size_t pieces_of(const std::vector<Bucket>& buckets) {
   size_t pieces = 0;
-  for (const Bucket& bucket : cut.buckets) {
+  for (const Bucket& bucket : buckets) {
     for (const std::vector<Piece>& round : bucket.reduce.rounds) pieces += round.size();
   }
   return pieces;
 }
 
 struct Candidate {
-  Cut cut;
+  std::vector<Bucket> buckets;
   Timeline timeline;
 };
 
-// Of so many buckets, or fewer: a bucket ends where a gradient does.
+// last: of each bucket the number of its last gradient.
 Result<Candidate> candidate(const Lowering& lowering, std::span<const Completed> completed,
                             std::span<const BackwardTime> backward, const CollectiveCosts& costs,
-                            const Reduction& reduction, int64_t count) {
-  const int64_t size = std::max<int64_t>(reduction.elements / count, 1);
+                            const Reduction& reduction, std::span<const size_t> last) {
+  const int64_t size = std::max<int64_t>(reduction.elements / static_cast<int64_t>(last.size()), 1);
   const auto members = static_cast<int64_t>(reduction.group.size());
   const auto algorithm = [&](CollectiveKind kind) -> Result<CollectiveAlgorithm> {
     if (lowering.native) return native_algorithm(kind, reduction.group.size(), bytes(size * costs.element_bytes));
@@ -163,14 +183,14 @@ Result<Candidate> candidate(const Lowering& lowering, std::span<const Completed>
     ASSIGN_OR_RETURN(algorithms.gather, algorithm(CollectiveKind::all_gather));
   }
   Candidate made;
-  made.cut = cut(completed, count, reduction, algorithms, costs.hosts);
+  made.buckets = cut(completed, last, reduction, algorithms, costs.hosts);
   std::vector<std::vector<RoundSeconds>> rounds;
-  for (const Bucket& bucket : made.cut.buckets) {
+  for (const Bucket& bucket : made.buckets) {
     rounds.emplace_back(bucket.reduce.rounds.size(), RoundSeconds{1});  // without costs, as each node
     if (lowering.costs == nullptr) continue;
     ASSIGN_OR_RETURN(rounds.back(), seconds_of_rounds(bucket.reduce.rounds, costs));
   }
-  made.timeline = Times(std::move(rounds)).run(backward, made.cut.behind);
+  made.timeline = Times(std::move(rounds)).run(backward, made.buckets);
   return made;
 }
 
@@ -180,15 +200,20 @@ Status choose_buckets(const Lowering& lowering, std::span<const Completed> compl
                       std::span<const BackwardTime> backward, const CollectiveCosts& costs, Reduction& reduction) {
   constexpr int64_t most_buckets = 32;
   constexpr size_t most_pieces = 100'000;  // so that a Program of hundreds of replicas stays small
-  const auto made = [&](int64_t count) { return candidate(lowering, completed, backward, costs, reduction, count); };
-  ASSIGN_OR_RETURN(Candidate chosen, made(lowering.buckets.value_or(1)));
-  for (int64_t count = 2; lowering.costs != nullptr && !lowering.buckets && count <= most_buckets; count *= 2) {
-    if (pieces_of(chosen.cut) * at(count) > most_pieces) break;
-    ASSIGN_OR_RETURN(Candidate more, made(count));
+  const auto made = [&](std::span<const size_t> last) {
+    return candidate(lowering, completed, backward, costs, reduction, last);
+  };
+  const bool for_memory = reduction.keeps_share && !lowering.buckets;
+  ASSIGN_OR_RETURN(Candidate chosen, made(for_memory ? least_buckets(completed)
+                                                     : equal_buckets(completed, lowering.buckets.value_or(1))));
+  const bool for_time = lowering.costs != nullptr && !lowering.buckets && !for_memory;
+  for (int64_t count = 2; for_time && count <= most_buckets; count *= 2) {
+    if (pieces_of(chosen.buckets) * at(count) > most_pieces) break;
+    ASSIGN_OR_RETURN(Candidate more, made(equal_buckets(completed, count)));
     // Each costs messages that no prediction counts in full: more of them must be worth it.
     if (more.timeline.finish * told_apart < chosen.timeline.finish) chosen = std::move(more);
   }
-  reduction.buckets = std::move(chosen.cut.buckets);
+  reduction.buckets = std::move(chosen.buckets);
   reduction.turns = std::move(chosen.timeline.turns);
   for (Bucket& bucket : reduction.buckets) {
     bucket.reduce.of_members = rounds_of_members(bucket.reduce.rounds, costs.hosts.size());

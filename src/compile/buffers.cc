@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 
+#include "compile/shares.h"
 #include "cost/messages.h"
 #include "kernels/layout.h"
 
@@ -218,8 +219,15 @@ BufferId DeviceBuffers::weight(ValueId value, KernelId kernel, size_t input, Byt
 Operand DeviceBuffers::state(int stage, ValueId root) {
   const Value& value = g_.value(root);
   const Reduction& reduction = l_.reductions[at(stage)];
-  if (const auto sum = reduction.begin.find(root); sum != reduction.begin.end())
-    return {gradients(stage).buffer, sum->second, sum->second + element_count(value.type.shape)};
+  if (const auto sum = reduction.begin.find(root); sum != reduction.begin.end()) {
+    int64_t begin = sum->second;
+    if (reduction.keeps_share) {
+      const size_t bucket = bucket_of(reduction, begin);
+      const KeptShare share = kept_share(reduction, bucket, l_.member_of(stage, d_));
+      begin += share.kept - share.begin - reduction.buckets[bucket].begin;
+    }
+    return {gradients(stage).buffer, begin, begin + element_count(value.type.shape)};
+  }
   for (const Tied& tied : l_.tied) {  // of another stage
     const auto part = std::ranges::find(tied.parts, root, &Tied::Part::sum);
     if (part == tied.parts.end()) continue;
@@ -243,13 +251,34 @@ Operand DeviceBuffers::state(int stage, ValueId root) {
 Operand DeviceBuffers::gradients(int stage) {
   const Reduction& reduction = l_.reductions[at(stage)];
   BufferId& buffer = gradients_[stage];
-  if (!buffer.valid() && reduction.elements > 0) {
+  const int64_t elements =
+      reduction.keeps_share ? kept_elements(reduction, l_.member_of(stage, d_)) : reduction.elements;
+  if (!buffer.valid() && elements > 0) {
     const auto is_here = [&](const Tied& tied) { return std::ranges::find(tied.stages, stage) != tied.stages.end(); };
-    const bool leaves = !reduction.buckets.empty() || std::ranges::any_of(l_.tied, is_here);
-    buffer = add_stored(unique_name(fmt::format("gradients_{}", stage)), {DType::f32, {reduction.elements}},
+    const bool leaves = (!reduction.buckets.empty() && !reduction.keeps_share) || std::ranges::any_of(l_.tied, is_here);
+    buffer = add_stored(unique_name(fmt::format("gradients_{}", stage)), {DType::f32, {elements}},
                         leaves ? BufferKind::comm : BufferKind::stash, 1);
   }
-  return {buffer, 0, reduction.elements};
+  return {buffer, 0, elements};
+}
+
+Operand DeviceBuffers::in_room(int stage, size_t bucket) {
+  const Reduction& reduction = l_.reductions[at(stage)];
+  const size_t room = room_of(bucket);
+  BufferId& buffer = rooms_[{stage, room}];
+  if (!buffer.valid()) {
+    const TensorType type{DType::f32, {room_elements(reduction, room)}};
+    buffer = add_stored(unique_name(fmt::format("bucket_{}_{}", stage, room)), type, BufferKind::comm, 1);
+  }
+  return {buffer, 0, value_elements(reduction.buckets[bucket].reduce.collective)};
+}
+
+Operand DeviceBuffers::in_room(int stage, ValueId sum) {
+  const Reduction& reduction = l_.reductions[at(stage)];
+  const int64_t begin = reduction.begin.at(sum);
+  const size_t bucket = bucket_of(reduction, begin);
+  const int64_t there = begin - reduction.buckets[bucket].begin;
+  return {in_room(stage, bucket).buffer, there, there + element_count(g_.value(sum).type.shape)};
 }
 
 Operand DeviceBuffers::received_part(ValueId sum) {

@@ -9,10 +9,26 @@
 #include "compile/print.h"
 #include "compile/split_training.h"
 #include "graph/passes/precision.h"
+#include "program/dependencies.h"
 #include "program/scalars.h"
+#include "program/verify.h"
 
 namespace nlsplit::inline compiler {
 namespace {
+
+// Replicas that keep shares wait for each other in the middle of slots. A schedule may order these so that they do in a
+// circle.
+Status check_waits(const Lowering& lowering) {
+  if (std::ranges::none_of(lowering.reductions, &Reduction::keeps_share)) return ok_status();
+  const auto refused = [&](const Error& why) {
+    return unsupported(fmt::format("schedule {}: with zero: {} replicas wait for each other for ever: {}",
+                                   lowering.plan->schedule, lowering.zero, why.message));
+  };
+  const auto deps = dependencies(lowering.program);
+  if (!deps.ok()) return refused(deps.error());
+  const auto order = dry_run(lowering.program, *deps);
+  return order.ok() ? ok_status() : refused(order.error());
+}
 
 // The passes behind `split`. The Program is named after the graph and the plan that were asked for.
 Result<Program> lower(Lowering& lowering, const KernelGraph& graph, const Plan& plan, const CompileOptions& options) {
@@ -29,6 +45,7 @@ Result<Program> lower(Lowering& lowering, const KernelGraph& graph, const Plan& 
   report("exchange", print_messages);
   allocate(lowering);
   report("allocate", print_program);
+  RETURN_IF_ERROR(check_waits(lowering));
   return std::move(lowering.program);
 }
 

@@ -41,10 +41,10 @@ struct CompileOptions {
   // Collectives of gradients are the transport's own (program/collective.h), written out by native_algorithm
   // (compile/collective_costs.h); without `all_reduce` and `exact`.
   bool native = false;
-  // ZeRO, stage 1 (Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", 2020):
-  // of a stage's weights each replica updates a share, and keeps the optimizer's tensors of that alone. Without
-  // clipping.
-  bool zero = false;
+  // The stage of ZeRO (Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
+  // 2020), without clipping. 0: none. 1: of a stage's weights each replica updates a share, and keeps the optimizer's
+  // tensors of that alone. 2: also the sums of gradients; those of each micro-batch are reduced by themselves.
+  int zero = 0;
   bool exact = false;  // sums of gradients: the replicas in their order, and of each its micro-batches in theirs;
                        // without `all_reduce`
   bool verify = true;  // a session; false: it is not to run, and only its sizes are wanted
@@ -63,9 +63,10 @@ struct CompileOptions {
 //
 // Errors: the plan does not fit the graph; what expand_plan says; unknown schedule, or one that does not exist for this
 // plan; of a training under a plan with splits what check_split_training says; sums that are to be exact, and a
-// schedule that adds in another order, or decides while the Program runs; a table that is not of this plan (a
-// micro-batch that runs nowhere or twice, a slot on a device that does not have the stage); an output that is a
-// constant; in training, a weight that two stages share. Memory is verify's business.
+// schedule that adds in another order, or decides while the Program runs; with `zero` above 1 unlike
+// numbers of micro-batches on the replicas of a stage, and slots in which these wait for each other for ever; a table
+// that is not of this plan (a micro-batch that runs nowhere or twice, a slot on a device that does not have the stage);
+// an output that is a constant; in training, a weight that two stages share. Memory is verify's business.
 Result<Compiled> compile(const KernelGraph& graph, const Plan& plan, const Cluster& cluster, const Endpoints& endpoints,
                          const CostTable* costs, const CompileOptions& options = {});
 

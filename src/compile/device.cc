@@ -9,6 +9,7 @@
 #include "compile/buffers.h"
 #include "compile/collectives.h"
 #include "compile/instances.h"
+#include "compile/shares.h"
 #include "kernels/layout.h"
 #include "program/in_place.h"
 
@@ -241,14 +242,74 @@ class DeviceWriter {
   ValueId state_at(ValueId root) const {
     if (state_of_.empty()) return {};
     const std::vector<size_t>& readers = graph_.readers[root.index()];
-    const bool begins = first_ && readers.size() == 1 && g_.nodes[readers[0]].op == Op::Accumulate &&
-                        l_.phase_of(root) == NodePhase::weight;
-    return state_of_[(begins ? g_.nodes[readers[0]].outputs[0] : root).index()];
+    const bool is_part =
+        readers.size() == 1 && g_.nodes[readers[0]].op == Op::Accumulate && l_.phase_of(root) == NodePhase::weight;
+    if (!is_part) return state_of_[root.index()];
+    const ValueId sum = state_of_[g_.nodes[readers[0]].outputs[0].index()];
+    if (shares_ != nullptr) return has_room(root, sum) ? sum : ValueId();
+    return first_ ? sum : state_of_[root.index()];
+  }
+
+  // ---- Where replicas keep shares of sums: parts lie in rooms (compile/shares.h)
+
+  // Whether the bucket that had a part's room before is complete when the part is made, and so can be over by then.
+  bool has_room(ValueId part, ValueId sum) const {
+    const size_t bucket = bucket_of(*shares_, shares_->begin.at(sum));
+    return bucket < rooms || shares_->buckets[bucket - rooms].completed_by < g_.value(part).producer.index();
+  }
+  bool is_in_room(const Segment& segment, ValueId state) const {
+    return shares_ != nullptr && segment.phase != Phase::step && shares_->begin.contains(state);
+  }
+  Operand place_of_state(const Segment& segment, ValueId state) {
+    return is_in_room(segment, state) ? buffers_.in_room(segment.stage, state) : buffers_.state(segment.stage, state);
+  }
+
+  // A part that was not made in its room.
+  void put_in_room(Segment& segment, const Node& accumulate, const std::string& label) {
+    const ValueId part = accumulate.inputs[1], root = graph_.root[part.index()];
+    if (state_at(root).valid()) return;
+    const Operand made{buffers_.seen_as(wanted(segment, root, 0), part)};
+    emit(segment, copy(made, buffers_.in_room(segment.stage, state_of_[accumulate.outputs[0].index()]), label));
+  }
+
+  // The bucket in whose room a node writes; none: it does not.
+  std::optional<size_t> writes_room(size_t n) const {
+    for (const ValueId value : g_.nodes[n].outputs) {
+      const ValueId state = state_at(value);
+      if (state.valid() && shares_->begin.contains(state)) return bucket_of(*shares_, shares_->begin.at(state));
+    }
+    return std::nullopt;
+  }
+
+  // What a bucket's room had before is reduced, and kept, before a node writes there.
+  void free_room(Segment& segment, size_t n, std::vector<ReductionTurn>& turns) {
+    const std::optional<size_t> bucket = writes_room(n);
+    if (!bucket || *bucket < rooms) return;
+    const auto had_it = [&](const ReductionTurn& turn) { return turn.bucket == *bucket - rooms; };
+    for (const ReductionTurn& turn : turns) {
+      if (had_it(turn)) take_turn(segment, segment.stage, turn);
+    }
+    std::erase_if(turns, had_it);
+  }
+
+  // The device's share of a reduced bucket is added to that of the micro-batches before.
+  void keep_share(Segment& segment, int stage, size_t bucket) {
+    const KeptShare share = kept_share(*shares_, bucket, l_.member_of(stage, d_));
+    if (share.begin == share.end) return;
+    const Operand part{buffers_.in_room(stage, bucket).buffer, share.begin, share.end};
+    const Operand kept{buffers_.gradients(stage).buffer, share.kept, share.kept + share.end - share.begin};
+    if (first_) return emit(segment, copy(part, kept, fmt::format("share of bucket {}", bucket)));
+    Instr sum;
+    sum.opcode = Opcode::reduce;
+    sum.reads = {kept, part};
+    sum.writes = {kept};
+    emit(segment, std::move(sum));
   }
 
   void compute(Segment& segment, size_t n) {
     begin_node(n);
     const Node& node = g_.nodes[n];
+    if (shares_ != nullptr && node.op == Op::Accumulate) return put_in_room(segment, node, graph_.labels[n]);
     const NodeKernel& kernel = (*kernels_)[n];
     const ComputeDesc& desc = chosen_->descs[n];
     Instr instr;
@@ -261,7 +322,7 @@ class DeviceWriter {
       if (g_.value(root).kind == ValueKind::weight)
         instr.reads.push_back(weight(segment.stage, value, desc.kernel, i, kernel.packed[i]));
       else if (const ValueId state = state_at(root); state.valid())
-        instr.reads.push_back(buffers_.state(segment.stage, state));
+        instr.reads.push_back(place_of_state(segment, state));
       else if (const std::optional<Operand> sum = buffers_.sum_of_squares(root))
         instr.reads.push_back(*sum);
       else
@@ -274,7 +335,7 @@ class DeviceWriter {
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const ValueId value = node.outputs[i];
       if (const ValueId state = state_at(value); state.valid())
-        instr.writes.push_back(buffers_.state(segment.stage, state));
+        instr.writes.push_back(place_of_state(segment, state));
       else if (const std::optional<Operand> sum = buffers_.sum_of_squares(value))
         instr.writes.push_back(*sum);
       else if (from_repetition(segment, value))
@@ -372,19 +433,25 @@ class DeviceWriter {
 
   // What leaves goes as soon as it is made; the gradient of a backward in one piece, made by I, behind W.
   void compute_and_send(Segment& segment, const OrderedSlot& slot, const std::vector<size_t>& nodes) {
-    size_t next = 0, turn = 0;
-    const std::vector<ReductionTurn>* turns = slot.reduces ? &l_.reductions[at(slot.stage)].turns : nullptr;
+    size_t next = 0;
+    std::vector<ReductionTurn> turns;  // left to take
+    if (slot.reduces) turns = l_.reductions[at(slot.stage)].turns;
+    const auto take_due = [&](size_t behind) {
+      const auto due = std::ranges::find_if(turns, [&](const ReductionTurn& turn) { return turn.behind > behind; });
+      std::for_each(turns.begin(), due, [&](const ReductionTurn& turn) { take_turn(segment, slot.stage, turn); });
+      turns.erase(turns.begin(), due);
+    };
     for (const size_t n : nodes) {
+      if (shares_ != nullptr) free_room(segment, n, turns);
       compute(segment, n);
-      for (; turns != nullptr && turn < turns->size() && (*turns)[turn].behind <= n; ++turn)
-        take_turn(segment, slot.stage, (*turns)[turn]);
+      take_due(n);
       for (; next < slot.sends.size() && !is_credit(slot.sends[next]); ++next) {
         if (g_.value(l_.flows[at(slot.sends[next].flow)].root).producer.index() != n) break;
         send(segment, slot.sends[next]);
       }
     }
     begin_end();
-    for (; turns != nullptr && turn < turns->size(); ++turn) take_turn(segment, slot.stage, (*turns)[turn]);
+    take_due(ReductionTurn::at_the_end);
     for (; next < slot.sends.size(); ++next) send(segment, slot.sends[next]);
   }
 
@@ -408,7 +475,7 @@ class DeviceWriter {
   }
 
   void reduce_gradients(Segment& segment, int stage) {
-    if (reduced_.contains(stage)) return;  // while the last W went on
+    if (reduced_.contains(stage)) return;  // while the last W went on, or every W
     moment_ = 0;
     for (const ReductionTurn& turn : l_.reductions[at(stage)].turns) take_turn(segment, stage, turn);
   }
@@ -418,7 +485,9 @@ class DeviceWriter {
     const Bucket& bucket = reduction.buckets[turn.bucket];
     const auto member = std::ranges::find(reduction.group, d_) - reduction.group.begin();
     const Rounds& rounds = bucket.reduce.of_members[at(member)];
-    const Operand gradients{buffers_.gradients(stage).buffer, bucket.begin, bucket.end()};
+    const Operand gradients = reduction.keeps_share
+                                  ? buffers_.in_room(stage, turn.bucket)
+                                  : Operand{buffers_.gradients(stage).buffer, bucket.begin, bucket.end()};
     reduced_.try_emplace(stage, reduction.buckets.size());
     Reduced& here = reduced_[stage][turn.bucket];
     if (turn.round == 0) {
@@ -426,7 +495,10 @@ class DeviceWriter {
       segment.collectives.push_back(bucket.reduce.collective);
       if (l_.native) segment.collectives.back().native = {gradients, gradients};
       const std::string suffix = turn.bucket == 0 ? "" : fmt::format("_{}", turn.bucket);
-      if (const int64_t elements = received_elements(rounds, static_cast<int>(member)); elements > 0)
+      const int64_t elements = received_elements(rounds, static_cast<int>(member));
+      if (elements > 0 && reduction.keeps_share)
+        here.received = received_in_room(stage, room_of(turn.bucket));
+      else if (elements > 0)
         here.received = buffers_.add_message(fmt::format("received_{}{}", stage, suffix), {DType::f32, {elements}});
     }
     const int tag = static_cast<int>(l_.flows.size()) + stage;
@@ -442,29 +514,51 @@ class DeviceWriter {
     };
     if (turn.round > 0) of_round(turn.round - 1, true);
     if (turn.round < rounds.size()) of_round(turn.round, false);
+    if (turn.round == rounds.size() && reduction.keeps_share) keep_share(segment, stage, turn.bucket);
   }
 
-  // ZeRO, stage 1: the device updates the weights of its share. They go to the others bucket by bucket, each while the
-  // next one is updated, by way of the places that their gradients had.
+  // What arrives of the buckets of a room, to be added.
+  BufferId received_in_room(int stage, size_t room) {
+    BufferId& buffer = received_[{stage, room}];
+    if (buffer.valid()) return buffer;
+    const Reduction& reduction = l_.reductions[at(stage)];
+    const size_t member = l_.member_of(stage, d_);
+    int64_t most = 0;
+    for (size_t b = room; b < reduction.buckets.size(); b += rooms)
+      most =
+          std::max(most, received_elements(reduction.buckets[b].reduce.of_members[member], static_cast<int>(member)));
+    return buffer = buffers_.add_message(fmt::format("received_{}_{}", stage, room), {DType::f32, {most}});
+  }
+
+  // ZeRO: the device updates the weights of its share. They go to the others bucket by bucket, each while the next one
+  // is updated, by way of the places that their gradients had.
   void update_share(Segment& segment, int stage) {
     const StepNodes& step = l_.training->nodes;
     const Reduction& reduction = l_.reductions[at(stage)];
-    const auto member = static_cast<size_t>(std::ranges::find(reduction.group, d_) - reduction.group.begin());
+    const size_t member = l_.member_of(stage, d_);
     const auto move = [&](size_t t, bool here) {  // a new weight
       const ValueId weight = step.trained[t];
-      const Operand sum = buffers_.state(stage, step.sums[step.parts[t][0]].state);
+      const ValueId of = step.sums[step.parts[t][0]].state;
+      const Operand sum = reduction.keeps_share ? buffers_.in_room(stage, of) : buffers_.state(stage, of);
       const Operand state = buffers_.state(stage, weight);
       const std::string label = fmt::format("new {}", g_.value(weight).name);
       begin_end();
       emit(segment, here ? copy(state, sum, label) : copy(sum, state, label));
     };
-    for (const Bucket& bucket : reduction.buckets) {
+    const auto take = [&](const Bucket& bucket) {  // what others have updated
+      for (const size_t t : l_.weights_of(stage, bucket)) {
+        if (l_.owner_of(stage, bucket, t) != member) move(t, false);
+      }
+    };
+    for (size_t b = 0; b < reduction.buckets.size(); ++b) {
+      const Bucket& bucket = reduction.buckets[b];
       for (const size_t t : l_.weights_of(stage, bucket)) {
         if (l_.owner_of(stage, bucket, t) != member) continue;
         compute_all(segment, step.of_weights[t]);
         move(t, true);
       }
-      const Operand all{buffers_.gradients(stage).buffer, bucket.begin, bucket.end()};
+      const Operand all = reduction.keeps_share ? buffers_.in_room(stage, b)
+                                                : Operand{buffers_.gradients(stage).buffer, bucket.begin, bucket.end()};
       const CollectivePlaces places{all, all, {}, static_cast<int>(l_.flows.size()) + stage};
       for (Instr& instr :
            instructions_of(bucket.gather->of_members[member], reduction.group, static_cast<int>(member), places)) {
@@ -473,21 +567,20 @@ class DeviceWriter {
       }
       segment.collectives.push_back(bucket.gather->collective);
       if (l_.native) segment.collectives.back().native = {all, all};
+      if (reduction.keeps_share && b > 0) take(reduction.buckets[b - 1]);  // the next one comes to its room
     }
-    for (const Bucket& bucket : reduction.buckets) {
-      for (const size_t t : l_.weights_of(stage, bucket)) {
-        if (l_.owner_of(stage, bucket, t) != member) move(t, false);
-      }
-    }
+    const size_t left = reduction.keeps_share ? reduction.buckets.size() - 1 : 0;
+    std::for_each(reduction.buckets.begin() + static_cast<std::ptrdiff_t>(left), reduction.buckets.end(), take);
   }
 
   std::string segment_name(const OrderedSlot& slot, int number) const {
-    const std::string name = slot.stage == source_stage  ? "source"
-                             : slot.stage == ahead_stage ? "ahead"
-                             : slot.stage == l_.stages()
-                                 ? (slot.phase == Phase::step ? "sink_step" : "sink")
-                                 : fmt::format("{}{}{}{}", slot.joint ? "B" : name_of(slot.phase), slot.stage,
-                                               first_ ? "_first" : "", slot.reduces ? "_last" : "");
+    const std::string name =
+        slot.stage == source_stage  ? "source"
+        : slot.stage == ahead_stage ? "ahead"
+        : slot.stage == l_.stages()
+            ? (slot.phase == Phase::step ? "sink_step" : "sink")
+            : fmt::format("{}{}{}{}", slot.joint ? "B" : name_of(slot.phase), slot.stage, first_ ? "_first" : "",
+                          slot.reduces && shares_ == nullptr ? "_last" : "");
     return number == 1 ? name : fmt::format("{}_{}", name, number);
   }
 
@@ -519,6 +612,7 @@ class DeviceWriter {
     segment.phase = slot.phase;
     micro_batch_ = slot.micro_batch;
     converted_.clear();
+    if (slot.reduces && shares_ != nullptr) reduced_.erase(slot.stage);  // each reduces anew
     receive(segment, slot);
     if (segment.stage < 0) {
       if (slot.stage == source_stage) feed(segment, slot);
@@ -645,6 +739,10 @@ class DeviceWriter {
   // The segment of a slot: the one with the same work, peers and messages, made if there is none yet.
   int variant_of(const OrderedSlot& slot) {
     first_ = slot.phase == Phase::weight_gradient && begin_sums(slot.stage);
+    const bool own = slot.stage >= 0 && slot.stage < l_.stages();
+    shares_ = own && !l_.reductions.empty() && l_.reductions[at(slot.stage)].keeps_share
+                  ? &l_.reductions[at(slot.stage)]
+                  : nullptr;
     int number = 1;
     for (const Variant& known : variants_) {
       if (known.slot->stage != slot.stage || known.slot->phase != slot.phase || known.first != first_) continue;
@@ -693,6 +791,7 @@ class DeviceWriter {
   std::vector<ValueId> converted_;     // in the segment being made, to be sent
   std::vector<std::set<int>> givers_;  // [stage]: stages whose results travel to it converted; empty: none do
   bool first_ = false;                 // the segment being made begins its stage's sums
+  const Reduction* shares_ = nullptr;  // of its stage, if replicas keep shares of sums
   int steps_here_ = 0;                 // slots that update weights
   std::set<size_t> stepped_;           // nodes of the step that are computed
   std::vector<InPlace> in_place_;
@@ -708,7 +807,8 @@ class DeviceWriter {
     int collective = -1;  // of the segment
     BufferId received;
   };
-  std::map<int, std::vector<Reduced>> reduced_;  // [stage][bucket]
+  std::map<int, std::vector<Reduced>> reduced_;          // [stage][bucket]
+  std::map<std::pair<int, size_t>, BufferId> received_;  // by stage and room
 };
 
 // Messages travel in the layout they are made in where all devices of the plan have one level, so blocks of one size;

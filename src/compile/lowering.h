@@ -81,6 +81,7 @@ struct ExpandedCollective {
 // Gradients of a stage that its replicas reduce at once: a range of the buffer in which all of them lie.
 struct Bucket {
   int64_t begin = 0;          // element
+  size_t completed_by = 0;    // node of the backward pass
   ExpandedCollective reduce;  // all-reduce; or, where each replica updates a share of the weights, reduce-scatter
   std::optional<ExpandedCollective> gather;  // then the new weights, put where their gradients were
   int64_t end() const { return begin + value_elements(reduce.collective); }
@@ -103,6 +104,7 @@ struct Reduction {
   std::vector<ReductionTurn> turns;  // in their order, each behind the node of the one before or a later one
   std::map<ValueId, int64_t> begin;  // of each sum of a gradient (a state): an element
   bool sharded = false;              // each replica updates a share of the weights (CompileOptions::zero)
+  bool keeps_share = false;          // and keeps the sums of that alone: every W reduces (compile/shares.h)
   int64_t elements = 0;
 };
 
@@ -144,7 +146,7 @@ struct Lowering {
   std::optional<CollectiveAlgorithm> all_reduce;  // none: the fastest
   bool native = false;                            // CompileOptions
   std::optional<int> buckets;                     // of gradients; none: as many as are fastest
-  bool zero = false;                              // CompileOptions
+  int zero = 0;                                   // CompileOptions
   bool exact = false;                             // sums of gradients: CompileOptions
 
   // place
@@ -187,6 +189,7 @@ struct Lowering {
   bool is_sent_to(const Flow& flow, int stage, int m) const {
     return convert_always || device_of(flow.producer, m) != device_of(stage, m);
   }
+  size_t member_of(int stage, int device) const;  // its place in the group
   // Devices that had a micro-batch of the stage, and so update it.
   const std::vector<int>& group(int stage) const { return reductions[at(stage)].group; }
   // Who computes the factor of clipped gradients; who updates other stages only.
@@ -252,6 +255,8 @@ void steps_last(SlotTable& table);
 // Of `schedule`: the stages whose I and W no message parts. Nobody waits for their gradients, so each W follows its I,
 // when what it reads is in the cache, and what only W reads takes no memory any longer.
 void find_joint_stages(Lowering& lowering);
+// Of `schedule`, where replicas keep shares of gradients. Error: they cannot reduce those of each micro-batch.
+Status check_shares(const Lowering& lowering, int stage);
 // Of `schedule`: what reductions are of, and how they are done.
 Status choose_reductions(Lowering& lowering);
 // How the replicas reduce gradients of which the elements before `end` are complete behind a node, by ascending node.

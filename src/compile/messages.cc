@@ -176,11 +176,9 @@ class Messages {
   Status run() {
     for (size_t d = 0; d < devices_; ++d) {
       for (OrderedSlot& slot : l_.slots[d]) {
-        if (slot.phase == Phase::step)
-          step(static_cast<int>(d), slot);
-        else if (slot.stage != l_.stages())
-          send(static_cast<int>(d), slot);
-        if (slot.reduces) reduce(static_cast<int>(d), slot, slot.stage);
+        if (slot.phase == Phase::step) step(static_cast<int>(d), slot);
+        if (slot.reduces) reduce(static_cast<int>(d), slot, slot.stage);  // before what it sends behind its work
+        if (slot.phase != Phase::step && slot.stage != l_.stages()) send(static_cast<int>(d), slot);
       }
     }
     for (size_t to = 0; to < devices_; ++to) RETURN_IF_ERROR(receive(to));
@@ -292,8 +290,27 @@ class Messages {
 
   void reduce(int d, const OrderedSlot& slot, int stage) {
     sent_.clear();
-    for (const Bucket& bucket : l_.reductions[at(stage)].buckets)
-      messages_of(d, slot, bucket.reduce, [&](int to) { return reduced_at(to, stage); });
+    const bool each = l_.reductions[at(stage)].keeps_share;
+    const size_t number = each ? number_of(d, slot) : 0;
+    for (const Bucket& bucket : l_.reductions[at(stage)].buckets) {
+      messages_of(d, slot, bucket.reduce,
+                  [&](int to) { return each ? slot_with_number(to, slot, number) : reduced_at(to, stage); });
+    }
+  }
+
+  // Of a device's slots of a stage and phase, in their order: where replicas do something in each of them, those with
+  // one number belong together.
+  static bool alike(const OrderedSlot& a, const OrderedSlot& b) { return a.stage == b.stage && a.phase == b.phase; }
+  size_t number_of(int d, const OrderedSlot& slot) const {
+    const OrderedSlot* first = l_.slots[at(d)].data();
+    return static_cast<size_t>(
+        std::count_if(first, &slot, [&](const OrderedSlot& other) { return alike(other, slot); }));
+  }
+  size_t slot_with_number(int d, const OrderedSlot& like, size_t number) const {
+    const std::vector<OrderedSlot>& slots = l_.slots[at(d)];
+    size_t i = 0;
+    for (; !alike(slots[i], like) || number > 0; ++i) number -= alike(slots[i], like) ? 1 : 0;
+    return i;
   }
   void gather(int d, const OrderedSlot& slot) {
     sent_.clear();
@@ -331,7 +348,8 @@ class Messages {
       for (size_t i = messages.size(); i-- > 0;) {
         messages[i].received = earliest = std::min(earliest, messages[i].needed);
         if (messages[i].flow == reduction && messages[i].received != messages[i].needed)
-          return failed(fmt::format("schedule {}: a message overtakes the reduction of gradients", l_.plan->schedule));
+          return unsupported(
+              fmt::format("schedule {}: a message overtakes the reduction of gradients", l_.plan->schedule));
       }
       for (size_t begin = 0; begin < messages.size();) {
         size_t end = begin, own = begin;  // messages received at one slot; from `own` on they are all its own
@@ -380,6 +398,17 @@ class Messages {
   std::vector<int> sent_;
 };
 
+// Where replicas keep shares of sums, every W reduces the gradients of its micro-batch.
+void mark_reductions(Lowering& lowering) {
+  for (std::vector<OrderedSlot>& slots : lowering.slots) {
+    for (OrderedSlot& slot : slots) {
+      const bool own = slot.stage >= 0 && slot.stage < lowering.stages();
+      slot.reduces = own && slot.phase == Phase::weight_gradient && !lowering.reductions.empty() &&
+                     lowering.reductions[at(slot.stage)].keeps_share;
+    }
+  }
+}
+
 // Gradients in several buckets are reduced while their last W goes on, if nothing but the sink's work stands between it
 // and the step: then a device waits in it for nobody who does not wait for it anyway.
 void find_early_reductions(Lowering& lowering) {
@@ -388,7 +417,7 @@ void find_early_reductions(Lowering& lowering) {
     return std::ranges::count_if(lowering.slots[at(device)], steps) == 1;
   };
   for (int s = 0; s < lowering.stages(); ++s) {
-    if (lowering.reductions[at(s)].buckets.size() < 2) continue;
+    if (lowering.reductions[at(s)].buckets.size() < 2 || lowering.reductions[at(s)].keeps_share) continue;
     // Where all stages of a device are reduced together, replicas of several would have to agree on their order.
     if (lowering.steps_together() && !std::ranges::all_of(lowering.group(s), one_stage)) continue;
     for (const int device : lowering.group(s)) {
@@ -424,6 +453,7 @@ Status exchange(Lowering& lowering) {
     }
     lowering.slots[at(lowering.sink)].push_back({lowering.stages(), Phase::step, 0, last + 1, {}, {}, {}});
   }
+  mark_reductions(lowering);
   std::vector<std::vector<OrderedSlot>> late;
   if (lowering.training != nullptr) late = lowering.slots;
   find_early_reductions(lowering);

@@ -83,6 +83,10 @@ std::vector<size_t> Lowering::weights_of(int stage, const Bucket& bucket) const 
   return in_order;
 }
 
+size_t Lowering::member_of(int stage, int device) const {
+  return static_cast<size_t>(std::ranges::find(group(stage), device) - group(stage).begin());
+}
+
 size_t Lowering::owner_of(int stage, const Bucket& bucket, size_t weight) const {
   const ValueId sum = training->nodes.sums[training->nodes.parts[weight][0]].state;
   int64_t left = reductions[at(stage)].begin.at(sum) - bucket.begin;
@@ -170,7 +174,9 @@ Status choose_reductions(Lowering& lowering) {
       completed.push_back({made_by(i), reduction.elements});
     }
     if (reduction.group.size() < 2 || reduction.elements == 0) continue;
-    reduction.sharded = lowering.zero && can_be_sharded(lowering, static_cast<int>(s));
+    reduction.sharded = lowering.zero > 0 && can_be_sharded(lowering, static_cast<int>(s));
+    reduction.keeps_share = reduction.sharded && lowering.zero > 1;
+    if (reduction.keeps_share) RETURN_IF_ERROR(check_shares(lowering, static_cast<int>(s)));
     std::vector<DeviceId> members;
     std::vector<HostId> hosts;
     for (const int device : reduction.group) {

@@ -62,6 +62,19 @@ Result<std::vector<std::vector<PhaseSeconds>>> stage_seconds(const Lowering& low
   return seconds;
 }
 
+// Where replicas reduce the gradients of each micro-batch, all are as fast as the slowest one.
+void wait_for_each_other(std::vector<std::vector<PhaseSeconds>>& seconds) {
+  for (std::vector<PhaseSeconds>& replicas : seconds) {
+    PhaseSeconds slowest = replicas[0];
+    for (const PhaseSeconds& one : replicas) {
+      slowest.forward = std::max(slowest.forward, one.forward);
+      slowest.input_gradient = std::max(slowest.input_gradient, one.input_gradient);
+      slowest.weight_gradient = std::max(slowest.weight_gradient, one.weight_gradient);
+    }
+    std::ranges::fill(replicas, slowest);
+  }
+}
+
 // [stage]: all messages of a micro-batch to the next stage, between the first devices of both; alone on their way.
 Result<std::vector<double>> message_seconds(const Lowering& lowering) {
   const size_t stages = lowering.plan->stages.size();
@@ -227,7 +240,8 @@ Result<ScheduleInput> make_schedule_input(const Lowering& lowering, bool all_tim
   if (lowering.costs != nullptr && !training) RETURN_IF_ERROR(add_ways(lowering, schedule));
   const bool needed =
       all_times || hosted > lowering.devices.size() || !schedule.ways_in.empty() || !schedule.ways_out.empty();
-  ASSIGN_OR_RETURN(const auto seconds, stage_seconds(lowering, needed));
+  ASSIGN_OR_RETURN(auto seconds, stage_seconds(lowering, needed));
+  if (training && lowering.zero > 1) wait_for_each_other(seconds);
   for (const std::vector<PhaseSeconds>& stage : seconds) {
     std::vector<double>& forward = schedule.stage_seconds.emplace_back();
     for (const PhaseSeconds& replica : stage) forward.push_back(replica.forward);

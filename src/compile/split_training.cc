@@ -41,8 +41,9 @@ Status check_parts(std::vector<const WeightPart*>& parts) {
 
 }  // namespace
 
-Status check_split_training(const Graph& network, BatchNorm batch_norm, bool zero, bool exact) {
-  if (zero) return unsupported("zero: 1 is for plans of layers and replicas, and this one splits layers");
+Status check_split_training(const Graph& network, BatchNorm batch_norm, int zero, bool exact) {
+  if (zero > 0)
+    return unsupported(fmt::format("zero: {} is for plans of layers and replicas, and this one splits layers", zero));
   if (exact)
     return unsupported(
         "all_reduce: exact is for plans of layers and replicas: one that splits layers adds the gradients of its "

@@ -14,7 +14,7 @@ namespace nlsplit::inline compiler {
 // Of a network that is to be trained under a plan with splits. Errors: dropout, or statistics of micro-batches,
 // wherever they are: pieces would drop, and normalize by, other elements than the unsplit network. ZeRO: shards update
 // what they read whole, each by itself. Exact sums of gradients.
-Status check_split_training(const Graph& network, BatchNorm batch_norm, bool zero, bool exact);
+Status check_split_training(const Graph& network, BatchNorm batch_norm, int zero, bool exact);
 
 // The network with the output that the loss is of, and no other. That of the cross-entropy leaves out a Softmax at the
 // end, which it would not find behind the pieces of one.

@@ -81,7 +81,7 @@ struct Workload {
   std::optional<TrainingOptions> training;        // none: inference
   std::optional<Generation> generation;           // none: of what a pass needs nothing is kept
   std::optional<CollectiveAlgorithm> all_reduce;  // of gradients; none: the fastest
-  bool zero = false;                              // zero: 1; compile/compile.h, CompileOptions
+  int zero = 0;                                   // compile/compile.h, CompileOptions
   bool native = false;                            // all_reduce: native; compile/compile.h, CompileOptions
   std::optional<int> buckets;                     // all_reduce_buckets: that they are reduced in; none: the fastest
   bool exact = false;                             // all_reduce: exact; compile/compile.h, CompileOptions

@@ -210,7 +210,8 @@ TEST(TrainingSplits, RefuseWhatWouldTrainOtherwise) {
   const std::vector<std::string> stages{"rest@tensor(A+B)"};
   const Lesson mlp = lesson_of(small_mlp);
   CompileOptions zero, exact;
-  zero.zero = exact.exact = true;
+  zero.zero = 1;
+  exact.exact = true;
   EXPECT_THAT(refusal(mlp, stages, "1f1b", zero), HasSubstr("zero: 1 is for plans of layers and replicas"));
   EXPECT_THAT(refusal(mlp, stages, "1f1b", exact), HasSubstr("all_reduce: exact is for plans of layers and replicas"));
   EXPECT_THAT(refusal(mlp, stages, "online:longest_path"), HasSubstr("training that splits layers has an order"));

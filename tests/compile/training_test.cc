@@ -333,7 +333,7 @@ TEST(LowerTraining, ReplicasKeepTheOptimizersTensorsOfTheirShares) {
     const Cluster cluster = star(replicas, device_memory);
     for (const int buckets : {1, 2}) {
       const auto made = compile_program(kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr, &table,
-                                        CollectiveAlgorithm::ring, buckets, true);
+                                        CollectiveAlgorithm::ring, buckets, 1);
       ASSERT_TRUE(made.ok()) << made.error().message;
       ASSERT_TRUE(verify(*made).ok()) << verify(*made).error().message << to_string(*made);
       const auto share = static_cast<int64_t>(layer_count / replicas);  // of each bucket, and so of all
@@ -343,6 +343,72 @@ TEST(LowerTraining, ReplicasKeepTheOptimizersTensorsOfTheirShares) {
       }
     }
   }
+}
+
+// ZeRO, stage 2: the sums of gradients too. Beside its share a replica has the places of two buckets, each of one layer
+// here, and what arrives of them.
+TEST(LowerTraining, ReplicasKeepSharesOfTheirGradients) {
+  constexpr int64_t matrix = layer_width * layer_width * 4;
+  constexpr size_t layer_count = 6;
+  const KernelGraph kernels = kernels_of(layers(layer_count), {.optimizer = Optimizer::adam});
+  for (const size_t replicas : {size_t{2}, size_t{3}}) {
+    Plan plan;
+    plan.stages.push_back({0, kernels.graph.nodes.size(), {}});
+    for (size_t r = 0; r < replicas; ++r) plan.stages[0].devices.push_back(DeviceId(r));
+    constexpr int each = 3;
+    plan.micro_batches = static_cast<int>(replicas) * each;
+    const SlotTable table = copies(static_cast<int>(replicas), plan.micro_batches);
+    const auto made = compile_program(kernels, plan, star(replicas, device_memory), {HostId(0), HostId(0)}, nullptr,
+                                      &table, CollectiveAlgorithm::ring, {}, 2);
+    ASSERT_TRUE(made.ok()) << made.error().message;
+    ASSERT_TRUE(verify(*made).ok()) << verify(*made).error().message << to_string(*made);
+    const auto again = parse_program(to_string(*made), "again.nlp");
+    ASSERT_TRUE(again.ok()) << again.error().message;
+    EXPECT_EQ(*again, *made);
+    const auto share = static_cast<int64_t>(layer_count / replicas);
+    int64_t reduced = 0, gathered = 0;  // bytes sent
+    for (const DeviceProgram& device : made->devices) {
+      EXPECT_EQ(bytes_of_kind(device, BufferKind::state), (layer_count + 2 * share) * matrix + count_bytes);
+      ASSERT_NE(find(device, "gradients_0"), nullptr);
+      EXPECT_EQ(find(device, "gradients_0")->bytes.value(), share * matrix);
+      for (const char* room : {"bucket_0_0", "bucket_0_1"})
+        EXPECT_EQ(find(device, room)->bytes.value(), matrix) << room;
+      for (const char* received : {"received_0_0", "received_0_1"}) {
+        const Buffer* buffer = find(device, received);
+        EXPECT_TRUE(buffer == nullptr || buffer->bytes.value() <= matrix) << received;
+      }
+      for (const Slot& slot : device.order) {
+        const Segment& segment = device.segments[static_cast<size_t>(slot.segment)];
+        for (const Instr& instr : segment.instrs) {
+          if (instr.opcode != Opcode::send || instr.collective < 0) continue;
+          (segment.phase == Phase::step ? gathered : reduced) += bytes_of(device, instr.reads[0]).value();
+        }
+      }
+    }
+    // What an all-reduce sends to add up once a step; here it is sent once for every micro-batch of a replica.
+    const int64_t once = static_cast<int64_t>(replicas - 1) * static_cast<int64_t>(layer_count) * matrix;
+    EXPECT_EQ(reduced, each * once);
+    EXPECT_EQ(gathered, once);
+  }
+}
+
+TEST(LowerTraining, SharesOfGradientsNeedAsManyMicroBatchesEverywhere) {
+  const KernelGraph kernels = kernels_of(layers(2));
+  Plan plan;
+  plan.stages.push_back({0, kernels.graph.nodes.size(), {DeviceId(0), DeviceId(1)}});
+  plan.schedule = "1f1b";
+  const auto refused = [&](int micro_batches, bool exact) {
+    plan.micro_batches = micro_batches;
+    CompileOptions options;
+    options.zero = 2;
+    options.exact = exact;
+    const auto made = compile(kernels, plan, star(2, device_memory), {HostId(0), HostId(0)}, nullptr, options);
+    return made.ok() ? std::string() : made.error().message;
+  };
+  EXPECT_THAT(refused(3, false), HasSubstr("replicas need as many of them as each other, and"));
+  EXPECT_EQ(refused(4, false), "");
+  EXPECT_EQ(refused(2, true), "");
+  EXPECT_THAT(refused(4, true), HasSubstr("not exact with several micro-batches a replica"));
 }
 
 TEST(LowerTraining, ResidualNetworksAddTheirGradients) {

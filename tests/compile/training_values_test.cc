@@ -150,8 +150,8 @@ Cluster devices(size_t count) {
 }
 
 // Layers with residual connections of several lengths, a value that is used twice by one node, a broadcast operand, a
-// view, and a weight that two layers share.
-Graph tangled() {
+// view, and a weight that two layers share, or one for each.
+Graph tangled(bool shares = true) {
   GraphBuilder b("tangled");
   const auto weight = [&](const std::string& name, Shape shape, uint64_t id) {
     return b.weight(name, {DType::f32, std::move(shape)}, {id});
@@ -167,7 +167,7 @@ Graph tangled() {
   const ValueId r = add(Op::Relu, "relu1", {a});
   const ValueId s = add(Op::Add, "skip1", {r, x});
   const ValueId t = add(Op::MatMul, "fc2", {s, shared});
-  const ValueId u = add(Op::MatMul, "fc3", {t, shared});
+  const ValueId u = add(Op::MatMul, "fc3", {t, shares ? shared : weight("w3", {6, 6}, 16)});
   const ValueId v = add(Op::Mul, "square", {u, u});
   const ValueId p = add(Op::Add, "shift", {v, weight("bias", {6}, 13)});
   const ValueId q = add(Op::Add, "skip2", {p, r});
@@ -195,8 +195,8 @@ std::map<std::string, uint64_t> updated(const Graph& graph, const Plan& plan, co
   std::map<std::string, uint64_t> weights;
   int buckets = 1;
   for (const CollectiveAlgorithm algorithm : algorithms_of(CollectiveKind::all_reduce)) {
-    const auto program =
-        compile_program(*kernels, plan, cluster, {from, from}, nullptr, &table, algorithm, buckets, buckets == 2);
+    const auto program = compile_program(*kernels, plan, cluster, {from, from}, nullptr, &table, algorithm, buckets,
+                                         buckets == 2 ? 1 : 0);
     buckets = buckets % 3 + 1;
     EXPECT_TRUE(program.ok()) << program.error().message;
     const Status sound = verify(*program);
@@ -303,6 +303,58 @@ TEST(TrainingValues, NoPolicyChangesUpdates) {
       }
     }
   }
+}
+
+// Replicas that keep shares of gradients: in one stage and in pipelines, in buckets as they save memory and in others.
+TEST(TrainingValues, SharesOfGradientsChangeNoUpdates) {
+  const Graph graph = tangled(false);
+  const TrainingOptions options{Optimizer::momentum, true};
+  const auto kernels = choose_kernels(graph, {Isa::v3}, {}, options).value();
+  const std::vector<std::vector<std::vector<size_t>>> shapes = {{{0, 1}},
+                                                                {{0, 1, 2}},
+                                                                {{0, 1, 2, 3}},
+                                                                {{0, 1}, {2, 3}},
+                                                                {{0, 1}, {2}},
+                                                                {{0, 1}, {1, 0}},
+                                                                {{0, 1}, {2, 3}, {2, 3}, {0, 1}}};
+  const Cluster cluster = devices(4);
+  const auto algorithms = algorithms_of(CollectiveKind::all_reduce);
+  std::map<std::string, int> compiled;  // by schedule
+  size_t turn = 0;
+  for (const int per_replica : {1, 2, 3}) {
+    for (const auto& shape : shapes) {
+      const int m = per_replica * static_cast<int>(shape[0].size());
+      const auto wanted = updated(graph, plan_of({}, graph.nodes.size(), m), one_f_one_b(1, m), 0, options);
+      std::vector<size_t> cuts;
+      for (size_t s = 1; s < shape.size(); ++s) cuts.push_back(graph.nodes.size() * s / shape.size());
+      Plan plan = plan_of(cuts, graph.nodes.size(), m);
+      for (size_t s = 0; s < shape.size(); ++s) {
+        plan.stages[s].devices.clear();
+        for (const size_t d : shape[s]) plan.stages[s].devices.push_back(DeviceId(d));
+      }
+      for (const SchedulePolicy& policy : all_schedules()) {
+        if (policy.mode == ScheduleMode::inference || policy.name == "search") continue;
+        plan.schedule = policy.name;
+        ++turn;
+        const CollectiveAlgorithm algorithm = algorithms[turn % algorithms.size()];
+        const std::optional<int> buckets = turn % 4 == 0 ? std::nullopt : std::optional(static_cast<int>(turn % 4));
+        const auto program = compile_program(kernels, plan, cluster, {HostId(turn % 5), HostId(turn % 5)}, nullptr,
+                                             nullptr, algorithm, buckets, 2);
+        if (!program.ok()) {
+          EXPECT_EQ(program.error().kind, ErrorKind::unsupported) << program.error().message;
+          continue;
+        }
+        const Status sound = verify(*program);
+        ASSERT_TRUE(sound.ok()) << sound.error().message << "\n" << to_string(*program);
+        Symbols symbols(*program);
+        symbols.run();
+        EXPECT_EQ(symbols.weights(), wanted)
+            << policy.name << ", " << m << " micro-batches, " << shape.size() << " stages";
+        ++compiled[std::string(policy.name)];
+      }
+    }
+  }
+  for (const char* schedule : {"gpipe", "1f1b", "zb_h1"}) EXPECT_GE(compiled[schedule], 15) << schedule;
 }
 
 TEST(TrainingValues, CopiesOfAStageInAPipeline) {

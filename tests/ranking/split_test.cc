@@ -227,7 +227,7 @@ TEST(Splits, OfATrainingStepAreRefusedAtTheirPlaceWhereTheyWouldTrainOtherwise) 
   Scenario scenario = small_scenario({.plans = "{rows: [..relu2@height(A+B), rest@A]}"});
   scenario.training.emplace();
   scenario.schedules = {"gpipe"};
-  scenario.zero = true;
+  scenario.zero = 1;
   const Model model = load_model(scenario).value();
   const auto ranking = rank_plans(scenario, model, {});
   ASSERT_FALSE(ranking.ok());

@@ -11,7 +11,7 @@ inline Result<Program> compile_program(const KernelGraph& graph, const Plan& pla
                                        const Endpoints& endpoints, const CostTable* costs,
                                        const SlotTable* table = nullptr,
                                        std::optional<CollectiveAlgorithm> all_reduce = {},
-                                       std::optional<int> buckets = {}, bool zero = false) {
+                                       std::optional<int> buckets = {}, int zero = 0) {
   CompileOptions options;
   options.table = table;
   options.all_reduce = all_reduce;

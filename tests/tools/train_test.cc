@@ -172,6 +172,34 @@ TEST_F(TrainCommand, ReplicasKeepSharesOfTheOptimizersTensors) {
     EXPECT_NEAR(rest.at("losses")[i].get<double>(), whole.at("losses")[12 + i].get<double>(), 1e-3) << i;
 }
 
+// The sums of gradients are shared too: with a micro-batch a replica they have one order, with several another one.
+TEST_F(TrainCommand, ReplicasKeepSharesOfTheGradients) {
+  const std::string from = "--checkpoint " + (scratch_ / "c");
+  const auto use = [&](int micro_batches, int zero) {
+    std::string text = learning;
+    const std::string old = "micro_batches: 3, optimizer: adam";
+    text.replace(text.find(old), old.size(),
+                 fmt::format("micro_batches: {}, optimizer: adam, zero: {}", micro_batches, zero));
+    scratch_.write("s.yaml", text);
+  };
+  use(2, 0);
+  const json copies = train("copies", "--steps 12");
+  use(2, 2);
+  EXPECT_EQ(train("copies", "--steps 12 " + from).at("losses"), copies.at("losses"));
+  use(6, 0);
+  const json whole = train("one", "--steps 20"), rest = train("one", "--steps 20 --resume " + from);
+  for (size_t i = 0; i < 8; ++i)
+    EXPECT_NEAR(rest.at("losses")[i].get<double>(), whole.at("losses")[12 + i].get<double>(), 1e-3) << i;
+  use(6, 2);
+  const json shares = train("copies", "--steps 20");
+  for (size_t i = 0; i < 20; ++i)
+    EXPECT_NEAR(shares.at("losses")[i].get<double>(), whole.at("losses")[i].get<double>(), 1e-3) << i;
+  use(3, 2);
+  const Outcome uneven = nlbench(fmt::format("train {} --plan copies --transport threads --steps 1", scenario_));
+  EXPECT_EQ(uneven.code, 2);
+  EXPECT_THAT(uneven.err, HasSubstr("replicas need as many of them as each other"));
+}
+
 // By the micro-batch's statistics: the bits depend on neither cuts, recomputation nor a pause, running statistics
 // included.
 TEST_F(TrainCommand, NormalizesByTheSamplesAlikeUnderEveryPlan) {

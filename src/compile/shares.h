@@ -1,0 +1,28 @@
+// ZeRO, stage 2: where gradients lie whose sums each replica keeps a share of. Those of a micro-batch lie in *rooms*,
+// two of a stage that take turns: while one bucket is reduced in its room, the next one's gradients are made in the
+// other. What a replica has a share of is then added to what it keeps, and the room is free.
+#pragma once
+
+#include <cstdint>
+
+#include "compile/lowering.h"
+
+namespace nlsplit::inline compiler {
+
+inline constexpr size_t rooms = 2;
+inline size_t room_of(size_t bucket) { return bucket % rooms; }
+// Elements that the room of a bucket has: of the largest bucket that lies there.
+int64_t room_elements(const Reduction& reduction, size_t room);
+
+// The bucket that has an element of a stage's gradients.
+size_t bucket_of(const Reduction& reduction, int64_t element);
+
+// Of a bucket, the elements that a member of the group has a share of, and where they lie in what it keeps.
+struct KeptShare {
+  int64_t begin = 0, end = 0;  // in the bucket
+  int64_t kept = 0;
+};
+KeptShare kept_share(const Reduction& reduction, size_t bucket, size_t member);
+int64_t kept_elements(const Reduction& reduction, size_t member);  // of all buckets
+
+}  // namespace nlsplit::inline compiler
