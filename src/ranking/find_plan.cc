@@ -42,8 +42,15 @@ Result<RankedPlan> find_plan(const Ranking& ranking, const std::string& which) {
     if (!listed.insert(plan.plan.name).second) continue;
     names += (names.empty() ? "" : ", ") + plan.plan.name;
   }
-  return invalid_input(fmt::format("there is no plan called {}; take a number 1 … {}{}", which, ranking.judged.size(),
-                                   names.empty() ? "" : " or one of " + names));
+  // One of the scenario's own may be among them.
+  const std::string left_out =
+      ranking.unscheduled == 0
+          ? ""
+          : fmt::format(" ({} left out, the first because: {})",
+                        ranking.unscheduled == 1 ? "a plan was" : fmt::format("{} plans were", ranking.unscheduled),
+                        ranking.why_unscheduled);
+  return invalid_input(fmt::format("there is no plan called {}; take a number 1 … {}{}{}", which, ranking.judged.size(),
+                                   names.empty() ? "" : " or one of " + names, left_out));
 }
 
 namespace {
