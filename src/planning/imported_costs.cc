@@ -188,8 +188,8 @@ class Importer {
 
   // Computations that no profiled batch has a time of. Error: they are too much of the network.
   Status look_for_untimed() {
-    const auto& [batch, times] = *profiled_.begin();
-    const SizedNetwork& at = networks_.at(batch);
+    const auto& times = profiled_.begin()->second;
+    const SizedNetwork& at = networks_.at(profiled_.begin()->first);
     double all = 0, without = 0;
     for_each_computation(at.program, [&](const std::string& label, const std::string&, const ComputeDesc& desc) {
       if (!at.labels.contains(label)) return;
