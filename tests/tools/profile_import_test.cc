@@ -1,4 +1,4 @@
-// `nlsim profile import` as a user meets it. The trace is one that ONNX Runtime 1.31 wrote of five runs of zoo:resnet18
+// `nlsim profile import` as a user meets it. The trace is one that ONNX Runtime 1.32 wrote of five runs of zoo:resnet18
 // at batch 1 (SessionOptions.enable_profiling, one thread), with those arguments that are read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
