@@ -47,6 +47,7 @@ std::string line_of(const OutputComparison& c, double tolerance) {
     line +=
         fmt::format(", the largest difference is {:.3g} (largest value {:.3g})", c.largest_difference, c.largest_value);
   if (tolerance == 0) return line + "; equal bits were expected";
+  if (c.is_roundings && c.not_finite == 0) return line + "; its gradient is roundings alone in both: not compared";
   return fmt::format("{}; {} the tolerance of {:g} of its largest value", line,
                      c.equal(tolerance) ? "within" : "beyond", tolerance);
 }

@@ -273,8 +273,21 @@ constexpr std::array<Baseline, 8> all_generation_baselines = {{
      "each host has one device, and each switch one host"},
 }};
 
+constexpr Baseline megatron_in_training = {
+    "megatron", "tensor within a host or switch, even blocks across", megatron,
+    "no host or switch has two devices, or the network has fewer repeated blocks than there are such groups"};
+
 }  // namespace
 
 std::span<const Baseline> generation_baselines() { return all_generation_baselines; }
+
+std::span<const Baseline> training_baselines() {
+  static const std::vector<Baseline> all = [] {
+    std::vector<Baseline> rules(baselines().begin(), baselines().end());
+    rules.push_back(megatron_in_training);
+    return rules;
+  }();
+  return all;
+}
 
 }  // namespace nlsplit::inline partition

@@ -24,4 +24,7 @@ namespace nlsplit::inline partition {
 // even-layers and those above.
 std::span<const Baseline> generation_baselines();
 
+// Those of baselines() and megatron: of a training whose stages may be split inside their layers.
+std::span<const Baseline> training_baselines();
+
 }  // namespace nlsplit::inline partition

@@ -1,6 +1,7 @@
 #include "partition/plan_scorer.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -40,16 +41,32 @@ std::vector<double> bytes_around(const Graph& graph) {
   return bytes;
 }
 
+// In training nothing goes to the sink.
+std::vector<Crossing> crossings_of(const Graph& graph, const Cluster& cluster, const SearchCosts& costs) {
+  std::vector<Crossing> crossings = find_crossings(graph, cluster.messages);
+  for (Crossing& crossing : crossings) crossing.is_output &= costs.step == nullptr;
+  return crossings;
+}
+
+// [i]: what a micro-batch keeps for its gradients of nodes before i; nodes + 1. Nothing in inference.
+std::vector<double> kept_bytes_before(const Graph& graph, const SearchCosts& costs) {
+  std::vector<double> sums(graph.nodes.size() + 1, 0);
+  if (costs.step == nullptr) return sums;
+  std::partial_sum(costs.step->kept_bytes.begin(), costs.step->kept_bytes.end(), sums.begin() + 1);
+  return sums;
+}
+
 }  // namespace
 
 PlanScorer::PlanScorer(const Graph& graph, const Cluster& cluster, const Network& network, HostId source, HostId sink,
                        SearchCosts costs, std::vector<int64_t> multiples)
     : costs_(std::move(costs)),
       network_(network),
-      scorer_(cluster, network, source, sink, costs_, find_crossings(graph, cluster.messages)),
+      scorer_(cluster, network, source, sink, costs_, crossings_of(graph, cluster, costs_)),
       loads_(graph, cluster, network, costs_, std::move(multiples)),
       weight_bytes_(weight_bytes_before(graph)),
-      bytes_around_(bytes_around(graph)) {}
+      bytes_around_(bytes_around(graph)),
+      kept_bytes_(kept_bytes_before(graph, costs_)) {}
 
 ScoredPlan PlanScorer::score(std::vector<Stage> stages) {
   const std::optional<PlanLoads> loads = loads_.of(stages);
@@ -71,15 +88,18 @@ double PlanScorer::largest_layer_bytes(const Stage& stage) const {
 
 void PlanScorer::add_stage(const Stage& stage, const std::vector<SplitLoad>& groups, ScoredPlan& scored) const {
   double weights = weight_bytes_of(stage), around = largest_layer_bytes(stage);
+  double kept = kept_bytes_[stage.end] - kept_bytes_[stage.begin];
   if (!groups.empty()) {
     const SplitLoad& load = groups[0];
     weights = *std::ranges::max_element(load.weight_bytes);
     around /= static_cast<double>(load.compute.size());
+    kept /= static_cast<double>(load.compute.size());
     const auto parts = static_cast<double>(load.parts), messages = static_cast<double>(load.messages);
     scored.inner_nodes += parts + messages;
     scored.inner_instructions += costs_.micro_batches * (parts + 3 * messages);  // a slice, send and recv
   }
-  scored.memory_bytes = std::max(scored.memory_bytes, weights + around);
+  if (costs_.step) weights *= costs_.step->held_bytes;
+  scored.memory_bytes = std::max(scored.memory_bytes, weights + around + kept);
 }
 
 }  // namespace nlsplit::inline partition

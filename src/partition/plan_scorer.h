@@ -40,7 +40,7 @@ class PlanScorer {
   const Network& network_;
   const Scorer scorer_;
   SplitLoads loads_;
-  std::vector<double> weight_bytes_, bytes_around_;
+  std::vector<double> weight_bytes_, bytes_around_, kept_bytes_;
 };
 
 }  // namespace nlsplit::inline partition

@@ -139,6 +139,19 @@ Scorer::Scorer(const Cluster& cluster, const Network& network, HostId source, Ho
     std::vector<double>& prefix = prefix_.emplace_back(1, 0.0);
     for (const double s : seconds) prefix.push_back(prefix.back() + s);
   }
+  if (costs.step == nullptr) return;
+  for (const std::vector<double>& seconds : costs.step->updates) {
+    std::vector<double>& before = updates_before_.emplace_back(1, 0.0);
+    for (const double s : seconds) before.push_back(before.back() + s);
+  }
+}
+
+// In training: of a step, on a device of the stage; shard: within its group, load: of that group, if it is split.
+double Scorer::update_seconds(const Stage& stage, DeviceId device, const SplitLoad* load, size_t shard) const {
+  if (updates_before_.empty()) return 0;
+  if (load != nullptr) return load->update_seconds[shard];
+  const std::vector<double>& before = updates_before_[device.index()];
+  return before[stage.end] - before[stage.begin];
 }
 
 // [p]: bytes of one micro-batch from place p to p + 1: 0 is the source, then come the stages, the last is the sink.
@@ -234,15 +247,16 @@ Score Scorer::score(const std::vector<Stage>& stages, const PlanLoads* loads) co
         const double compute = load == nullptr ? groups[g] : load->compute[k];
         const DeviceId device = stage.devices[g * shards + k];
         const HostId host = cluster_.device(device).host;
-        device_seconds[device.index()] += jobs[g] * compute;
+        device_seconds[device.index()] += jobs[g] * compute + update_seconds(stage, device, load, k);
         device_first[device.index()] += std::min(first, compute);
         places[s + 1].push_back(
             {device, host, static_cast<double>(jobs[g]) / micro_batches, all > 0 ? compute / all : 1});
         for (size_t to = 0; load != nullptr && to < shards; ++to) {
           const double bytes = load->message_bytes[k * shards + to];
-          if (bytes == 0) continue;
+          const double once = load->sum_bytes.empty() ? 0 : load->sum_bytes[k * shards + to];
+          if (bytes + once == 0) continue;
           for (const uint32_t lane : network_.path(host, cluster_.device(stage.devices[g * shards + to]).host).lanes) {
-            lane_bytes[lane] += jobs[g] * bytes;
+            lane_bytes[lane] += jobs[g] * bytes + once;
             lane_first[lane] += bytes * network_.lane_seconds_per_byte[lane];
           }
         }
@@ -258,8 +272,10 @@ Score Scorer::score(const std::vector<Stage>& stages, const PlanLoads* loads) co
         if (x.share * y.share == 0 || same_place(x, y)) continue;
         const Path& path = network_.path(x.host, y.host);
         if (!path.exists) return {never, never, 0};
-        for (const uint32_t lane : path.lanes)
-          lane_bytes[lane] += need.bytes * x.share * x.part * y.share * y.part * micro_batches;
+        const double bytes = need.bytes * x.share * x.part * y.share * y.part * micro_batches;
+        for (const uint32_t lane : path.lanes) lane_bytes[lane] += bytes;
+        if (costs_.step == nullptr || need.from == 0) continue;
+        for (const uint32_t lane : network_.path(y.host, x.host).lanes) lane_bytes[lane] += bytes;  // its gradient
       }
     }
   }
@@ -267,6 +283,7 @@ Score Scorer::score(const std::vector<Stage>& stages, const PlanLoads* loads) co
     if (step_bytes[p] == 0 || places[p].empty() || places[p + 1].empty()) continue;
     double fastest = never;
     const Path* taken = nullptr;
+    const Path* back = nullptr;  // of gradients
     for (const StagePlace& x : places[p]) {
       for (const StagePlace& y : places[p + 1]) {
         const bool here = same_place(x, y);
@@ -277,6 +294,7 @@ Score Scorer::score(const std::vector<Stage>& stages, const PlanLoads* loads) co
         if (time < fastest) {
           fastest = time;
           taken = path;
+          back = path == nullptr || costs_.step == nullptr || p == 0 ? nullptr : &network_.path(y.host, x.host);
         }
       }
     }
@@ -284,6 +302,9 @@ Score Scorer::score(const std::vector<Stage>& stages, const PlanLoads* loads) co
     fill += fastest;
     if (taken == nullptr) continue;
     for (const uint32_t lane : taken->lanes) lane_first[lane] += fastest;
+    if (back == nullptr || !back->exists) continue;
+    fill += fastest;
+    for (const uint32_t lane : back->lanes) lane_first[lane] += fastest;
   }
   for (size_t lane = 0; lane < lane_bytes.size(); ++lane) {
     busiest = std::max(busiest, lane_bytes[lane] * network_.lane_seconds_per_byte[lane] - lane_first[lane]);

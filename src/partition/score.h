@@ -39,7 +39,8 @@ class Scorer {
   // bound: a lower bound of the seconds a batch takes. Infinite: two devices must exchange data, but nothing connects
   // them. A stage that is split inside its layers takes no less than its work shared among its devices as their speeds
   // are; its messages, within and to other stages, are left out. With `loads` (of these stages) they are counted, and
-  // each of its devices has its own part of the work.
+  // each of its devices has its own part of the work. With StepCosts: of a step, with the gradients that stages send
+  // back, the updates, and the sums of what several shards train.
   Score score(const std::vector<Stage>& stages, const PlanLoads* loads = nullptr) const;
   double bound(const std::vector<Stage>& stages) const { return score(stages).bound; }
 
@@ -54,6 +55,7 @@ class Scorer {
     double bytes = 0;  // of a micro-batch
     size_t from = 0, to = 0;
   };
+  double update_seconds(const Stage& stage, DeviceId device, const SplitLoad* load, size_t shard) const;
   std::vector<Needed> needed_at(const std::vector<Stage>& stages) const;
   std::vector<double> step_bytes(const std::vector<Stage>& stages, const std::vector<Needed>& needed) const;
 
@@ -62,7 +64,8 @@ class Scorer {
   HostId source_, sink_;
   const SearchCosts& costs_;
   std::vector<Crossing> crossings_;
-  std::vector<std::vector<double>> prefix_;  // [device][node]: of all nodes before
+  std::vector<std::vector<double>> prefix_;          // [device][node]: of all nodes before
+  std::vector<std::vector<double>> updates_before_;  // the same of StepCosts::updates; none: inference
 };
 
 // What work takes if machines that take so long for all of it share it fairly: 1 / sum(1 / seconds).

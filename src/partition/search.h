@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,16 @@ struct SearchOptions {
   std::function<bool()> interrupted = {};
 };
 
+// Of a training step, where stages may be split inside their layers: node_seconds by its parts, and what is done once.
+struct StepCosts {
+  // [device][node], of one micro-batch: forward (twice with recomputation), gradients by inputs, and by weights.
+  std::vector<std::vector<double>> forward, inputs, weights;
+  std::vector<std::vector<double>> updates;  // [device][node]: of the weights that the node is the first to read
+  std::vector<bool> trained;                 // [value]
+  double held_bytes = 0;           // for a byte of a trained weight: itself, its gradient, what the optimizer keeps
+  std::vector<double> kept_bytes;  // [node]: of its results, from the forward pass until gradients have read them
+};
+
 // What search needs to know about one micro-batch size: the time of every node on every device and the bytes over every
 // cut.
 struct SearchCosts {
@@ -33,6 +44,7 @@ struct SearchCosts {
   std::vector<double> cut_bytes;  // [i]: bytes of values made before node i and read at or after it; size nodes+1
   double input_bytes = 0;         // of one micro-batch
   double output_bytes = 0;
+  std::shared_ptr<const StepCosts> step = nullptr;  // of training
 };
 // [device]: the first that takes as long for every node. node_seconds: [device][node].
 std::vector<DeviceId> device_kinds(const std::vector<std::vector<double>>& node_seconds);
@@ -44,7 +56,8 @@ struct ScoredPlan {
   double bound_seconds = 0;    // lower bound of the time a whole batch takes
   double latency_seconds = 0;  // of one micro-batch that nothing holds up
   double busiest_seconds = 0;  // in which the busiest device computes, of a whole batch
-  // Of the stage that needs the most: its weights, and what its largest layer reads and writes.
+  // Of the stage that needs the most: its weights, and what its largest layer reads and writes; with StepCosts also
+  // gradients, what the optimizer keeps, and what one micro-batch keeps for its gradients.
   double memory_bytes = 0;
   // Of stages split inside their layers, messages counted: nodes of the expanded graph, instructions of a whole batch.
   double inner_nodes = 0, inner_instructions = 0;

@@ -57,6 +57,7 @@ class SplitSearch {
       for (size_t s = 0; s < stages.size(); ++s) {
         if (stages[s].devices.size() > 1) split(stages, s);
       }
+      if (costs_.step) split_all(stages);
     }
   }
 
@@ -129,6 +130,35 @@ class SplitSearch {
     }
   }
 
+  // Every stage of several devices along the same axis: a pipeline of such stages.
+  void split_all(const std::vector<Stage>& whole) {
+    for (const SplitAxis axis : options_.axes) {
+      std::vector<Stage> stages = whole;
+      size_t split = 0, devices = 0;
+      for (Stage& stage : stages) {
+        if (stage.devices.size() < 2 || std::ranges::find(axes_of(stage), axis) == axes_of(stage).end()) continue;
+        if (axis == SplitAxis::batch && samples_ < static_cast<int64_t>(stage.devices.size())) continue;
+        stage.split = Split{axis, false, shares_by_speed(costs_, stage)};
+        devices += stage.devices.size();
+        ++split;
+      }
+      if (split > 1) add(stages, {axis, false, devices, devices / split, 0}, joined_bytes(stages));
+    }
+  }
+
+  // Between stages of a micro-batch, of those that are split.
+  double joined_bytes(const std::vector<Stage>& stages) const {
+    double bytes = 0;
+    for (const Stage& stage : stages) bytes += stage.split ? costs_.cut_bytes[stage.end] : 0;
+    return bytes;
+  }
+
+  const std::vector<SplitAxis>& axes_of(const Stage& stage) {
+    const auto [axes, added] = axes_.try_emplace({stage.begin, stage.end});
+    if (added) axes->second = applicable_axes(graph_, stage.begin, stage.end, options_.axes);
+    return axes->second;
+  }
+
   bool interrupted() const { return options_.interrupted && options_.interrupted(); }
 
   void split(std::vector<Stage> stages, size_t s) {
@@ -160,12 +190,10 @@ class SplitSearch {
   // In groups of so many shards, in the order of their devices.
   void split_among(std::vector<Stage>& stages, size_t s, size_t shards) {
     const Stage& stage = stages[s];
-    const auto [axes, added] = axes_.try_emplace({stage.begin, stage.end});
-    if (added) axes->second = applicable_axes(graph_, stage.begin, stage.end, options_.axes);
     Stage group = stage;
     group.devices.resize(shards);
     const std::vector<int64_t> by_speed = shares_by_speed(costs_, group);
-    for (const SplitAxis axis : axes->second) {
+    for (const SplitAxis axis : axes_of(stage)) {
       if (axis == SplitAxis::batch && samples_ < static_cast<int64_t>(shards)) continue;
       split_along(axis, stages, s, shards, by_speed, 0);
       size_t kind = 0;
@@ -187,7 +215,8 @@ class SplitSearch {
 
   // Weights are shared among the shards where these divide channels, heads or columns; else every shard has all.
   ShardBytes shard_bytes(SplitAxis axis, const Stage& stage, size_t shards) const {
-    const double weights = plan_scorer_.weight_bytes_of(stage), values = plan_scorer_.largest_layer_bytes(stage);
+    const double held = costs_.step ? costs_.step->held_bytes : 1;
+    const double weights = held * plan_scorer_.weight_bytes_of(stage), values = plan_scorer_.largest_layer_bytes(stage);
     const bool divides_weights = axis == SplitAxis::channels || axis == SplitAxis::tensor;
     ShardBytes bytes{divides_weights ? 0 : weights, divides_weights ? weights + values : values,
                      std::vector<double>(shards, never)};

@@ -4,10 +4,10 @@
 //   A
 //
 // Stages of several devices in the best layer and replica plans, split on each axis they can be instead of taking
-// turns; and the network up to each of a few cuts, or from it on, on the 2, 3, … fastest devices, the rest on one. Four
-// devices or more also in groups of two, three, …, replicas of each other, where the groups are equally fast. Shares
-// go by speed, and by memory where that is tight. Of each kind the best are kept by a rough guess, and scored with the
-// messages within their stages (partition/split_load.h).
+// turns, in training also all of them at once; and the network up to each of a few cuts, or from it on, on the 2, 3, …
+// fastest devices, the rest on one. Four devices or more also in groups of two, three, …, replicas of each other, where
+// the groups are equally fast. Shares go by speed, and by memory where that is tight. Of each kind the best are kept by
+// a rough guess, and scored with the messages within their stages (partition/split_load.h).
 #pragma once
 
 #include <functional>

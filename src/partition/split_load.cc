@@ -5,39 +5,14 @@
 #include <span>
 #include <utility>
 
-#include "cost/messages.h"
 #include "graph/operators/operator.h"
 #include "graph/passes/passes.h"
+#include "partition/group_play.h"
+#include "partition/split_parts.h"
 
 namespace nlsplit::inline partition {
 
-// Pieces of a value that shards take of each other.
-struct PieceExchange {
-  ValueId value;
-  std::vector<Region> wanted;  // [shard]: along the axis the value is split on
-  std::vector<double> bytes;   // [shard]: of one element along that axis
-};
-
-struct SplitParts {
-  struct OfNode {
-    bool is_split = false;             // and has work of its own
-    std::vector<double> work;          // [shard]: part of the node's work; empty: each does all of it
-    std::vector<double> weight_bytes;  // [shard]: of the weights that it is the first to read
-    std::vector<size_t> exchanges;     // before it
-  };
-  std::vector<Layout> layouts;  // [value]
-  std::vector<OfNode> nodes;
-  std::vector<PieceExchange> exchanges;
-};
-
 namespace {
-
-// Of a message with all of its elements. Parts of outputs are no outputs; what TopK finds travels as it is, which is
-// not less.
-double bytes_of_message(const Graph& graph, ValueId value, DType messages) {
-  const TensorType& type = graph.value(value).type;
-  return static_cast<double>(size_of(traveling(type, type.dtype == DType::f32 ? messages : type.dtype)).value());
-}
 
 double bytes_of_value(const Graph& graph, ValueId value) {
   return static_cast<double>(size_of(graph.value(value).type).value());
@@ -51,8 +26,13 @@ int64_t extent_of(const Graph& graph, ValueId value, int axis) {
 class PartsFinder {
  public:
   PartsFinder(const Graph& graph, const Split& split, const std::vector<bool>& batched, Bytes latency_bytes,
-              const ImageMultiples& multiples, DType messages, Pieces& pieces)
-      : graph_(graph), split_(split), messages_(messages), pieces_(pieces), weight_seen_(graph.values.size(), false) {
+              const ImageMultiples& multiples, DType messages, const StepCosts* step, Pieces& pieces)
+      : graph_(graph),
+        split_(split),
+        messages_(messages),
+        step_(step),
+        pieces_(pieces),
+        weight_seen_(graph.values.size(), false) {
     found_.layouts.resize(graph.values.size());
     std::vector<DeviceId> devices;
     for (size_t k = 0; k < shards(); ++k) devices.emplace_back(k);
@@ -119,6 +99,10 @@ class PartsFinder {
     if (weight_seen_[weight.index()]) return;
     weight_seen_[weight.index()] = true;
     parts.weight_bytes.resize(shards(), 0);
+    parts.whole_bytes += bytes_of_value(graph_, weight);
+    const auto is_whole = [](const Region& region) { return region.axis < 0; };
+    if (step_ != nullptr && step_->trained[weight.index()] && !on_demand && std::ranges::all_of(regions, is_whole))
+      parts.shared_bytes += bytes_of_value(graph_, weight);
     for (size_t k = 0; k < shards(); ++k) {
       double read = on_demand ? shares_[k] : 1;
       if (regions[k].axis >= 0)
@@ -168,135 +152,12 @@ class PartsFinder {
   const Graph& graph_;
   const Split& split_;
   DType messages_;
+  const StepCosts* step_;  // of training
   Pieces& pieces_;
   std::vector<double> shares_;     // [shard], sum 1
   std::vector<bool> weight_seen_;  // [value]
   std::map<size_t, std::vector<size_t>> of_value_;
   SplitParts found_;
-};
-
-// One micro-batch through one group: each shard computes its parts in order, as soon as what it takes is there.
-class GroupPlay {
- public:
-  GroupPlay(const Graph& graph, const SplitParts& parts, const Stage& stage, size_t shards, DType messages)
-      : graph_(graph),
-        parts_(parts),
-        stage_(stage),
-        shards_(shards),
-        messages_(messages),
-        clock_(shards, 0),
-        ready_((stage.end - stage.begin) * shards, 0) {
-    load_.compute.assign(shards, 0);
-    load_.weight_bytes.assign(shards, 0);
-    load_.message_bytes.assign(shards * shards, 0);
-  }
-
-  // links: [from * shards + to]; seconds: [shard][node].
-  SplitLoad run(const std::vector<const Path*>& links, const std::vector<const std::vector<double>*>& seconds) {
-    links_ = &links;
-    for (size_t n = stage_.begin; n < stage_.end; ++n) {
-      const SplitParts::OfNode& node = parts_.nodes[n];
-      std::vector<double> start = clock_;
-      for (const ValueId read : reads_of(graph_.nodes[n])) wait_for(read, start);
-      for (const size_t exchange : node.exchanges) wait_for_exchange(exchange, start);
-      for (size_t k = 0; k < shards_; ++k) {
-        const double takes = (*seconds[k])[n] * (node.work.empty() ? 1 : node.work[k]);
-        if (!is_view(graph_.nodes[n].op)) ++load_.parts;
-        load_.compute[k] += takes;
-        if (takes > 0) clock_[k] = start[k] + takes;
-        ready(n)[k] = start[k] + takes;
-        if (!node.weight_bytes.empty()) load_.weight_bytes[k] += node.weight_bytes[k];
-      }
-      if (const Layout& layout = parts_.layouts[graph_.nodes[n].outputs[0].index()]; layout.sums()) add_up(n, layout);
-    }
-    for (const double time : ready_) load_.seconds = std::max(load_.seconds, time);
-    return std::move(load_);
-  }
-
- private:
-  double* ready(size_t node) { return ready_.data() + (node - stage_.begin) * shards_; }
-
-  // -1: it is not made in this stage.
-  int64_t maker(ValueId value) const {
-    const auto& of = graph_.value(value);
-    if (of.kind != ValueKind::node) return -1;
-    const size_t n = of.producer.index();
-    return n < stage_.begin || n >= stage_.end ? -1 : static_cast<int64_t>(n);
-  }
-
-  void wait_for(ValueId value, std::vector<double>& start) {
-    const int64_t made = maker(value);
-    if (made < 0) return;
-    const double* there = ready(static_cast<size_t>(made));
-    for (size_t k = 0; k < shards_; ++k) start[k] = std::max(start[k], there[k]);
-  }
-
-  // [shard]: when it has what it takes of others. The messages of one exchange share the links at their ends.
-  // sent_at: [shard]; bytes_of(from, to): 0: no message.
-  template <class BytesOf>
-  std::vector<double> exchange(const std::vector<double>& sent_at, const BytesOf& bytes_of) {
-    std::vector<double> arrived(shards_, 0), sending(shards_, 0), receiving(shards_, 0), slowest_sender(shards_, 0);
-    const auto for_each_message = [&](const auto& message) {
-      for (size_t to = 0; to < shards_; ++to) {
-        for (size_t from = 0; from < shards_; ++from) {
-          if (const double bytes = from == to ? 0 : bytes_of(from, to); bytes > 0)
-            message(from, to, bytes, *(*links_)[from * shards_ + to]);
-        }
-      }
-    };
-    for_each_message([&](size_t from, size_t to, double bytes, const Path& path) {
-      load_.message_bytes[from * shards_ + to] += bytes;
-      ++load_.messages;
-      sending[from] += bytes * path.seconds_per_byte;
-      receiving[to] += bytes * path.seconds_per_byte;
-      arrived[to] = std::max(arrived[to], sent_at[from] + path.latency);
-    });
-    for_each_message([&](size_t from, size_t to, double, const Path&) {
-      slowest_sender[to] = std::max(slowest_sender[to], sending[from]);
-    });
-    for (size_t k = 0; k < shards_; ++k) arrived[k] += std::max(receiving[k], slowest_sender[k]);
-    return arrived;
-  }
-
-  std::vector<double> ready_times(size_t node) { return {ready(node), ready(node) + shards_}; }
-
-  void wait_for_exchange(size_t number, std::vector<double>& start) {
-    const PieceExchange& taken = parts_.exchanges[number];
-    const int64_t made = maker(taken.value);
-    if (made < 0) return;  // it comes whole from another stage
-    const auto [at, added] = arrived_.try_emplace(number);
-    if (added) {
-      const std::vector<int64_t>& bounds = parts_.layouts[taken.value.index()].bounds;
-      at->second = exchange(ready_times(static_cast<size_t>(made)), [&](size_t from, size_t to) {
-        const Region& wanted = taken.wanted[to];
-        const int64_t count = std::min(wanted.end, bounds[from + 1]) - std::max(wanted.begin, bounds[from]);
-        return static_cast<double>(std::max<int64_t>(count, 0)) * taken.bytes[to];
-      });
-    }
-    for (size_t k = 0; k < shards_; ++k) start[k] = std::max(start[k], at->second[k]);
-  }
-
-  // Each shard takes everybody's partial sum, or the slice of it that it adds up.
-  void add_up(size_t n, const Layout& layout) {
-    const double bytes = bytes_of_message(graph_, graph_.nodes[n].outputs[0], messages_);
-    const std::vector<double> arrived = exchange(ready_times(n), [&](size_t, size_t to) {
-      if (layout.axis < 0) return bytes;
-      return bytes * static_cast<double>(layout.bounds[to + 1] - layout.bounds[to]) /
-             static_cast<double>(layout.bounds.back());
-    });
-    for (size_t k = 0; k < shards_; ++k) ready(n)[k] = std::max(ready(n)[k], arrived[k]);
-  }
-
-  const Graph& graph_;
-  const SplitParts& parts_;
-  const Stage& stage_;
-  size_t shards_;
-  DType messages_;
-  std::vector<double> clock_;  // [shard]: until when it computes
-  std::vector<double> ready_;  // [node of the stage * shards + shard]: when its result is there
-  std::map<size_t, std::vector<double>> arrived_;
-  const std::vector<const Path*>* links_ = nullptr;
-  SplitLoad load_;
 };
 
 }  // namespace
@@ -322,10 +183,10 @@ const SplitParts& SplitLoads::parts(const Stage& stage, Bytes latency_bytes) {
   const auto [at, added] = parts_.try_emplace(
       {split.axis, split.recompute_halo, split.shares, latency_bytes.value(), std::move(multiples)}, nullptr);
   if (added)
-    at->second =
-        std::make_unique<const SplitParts>(PartsFinder(graph_, split, batched_, latency_bytes,
-                                                       std::get<ImageMultiples>(at->first), cluster_.messages, pieces_)
-                                               .run());
+    at->second = std::make_unique<const SplitParts>(PartsFinder(graph_, split, batched_, latency_bytes,
+                                                                std::get<ImageMultiples>(at->first), cluster_.messages,
+                                                                costs_.step.get(), pieces_)
+                                                        .run());
   return *at->second;
 }
 
@@ -342,6 +203,13 @@ bool SplitLoads::is_alike(const Stage& stage, size_t group, size_t other) const 
     }
   }
   return true;
+}
+
+ShardSeconds SplitLoads::seconds_of(DeviceId device) const {
+  const size_t d = device.index();
+  if (costs_.step == nullptr) return {&costs_.node_seconds[d]};
+  const StepCosts& step = *costs_.step;
+  return {&step.forward[d], &step.inputs[d], &step.weights[d], &step.updates[d]};
 }
 
 std::optional<PlanLoads> SplitLoads::of(const std::vector<Stage>& stages) {
@@ -374,13 +242,13 @@ std::optional<PlanLoads> SplitLoads::of(const std::vector<Stage>& stages) {
         continue;
       }
       std::vector<const Path*> links(shards * shards);
-      std::vector<const std::vector<double>*> seconds;
+      std::vector<ShardSeconds> seconds;
       const DeviceId* devices = &stage.devices[g * shards];
       for (size_t j = 0; j < shards; ++j) {
-        seconds.push_back(&costs_.node_seconds[devices[j].index()]);
+        seconds.push_back(seconds_of(devices[j]));
         for (size_t k = 0; k < shards; ++k) links[j * shards + k] = &path(devices[j], devices[k]);
       }
-      loads[s].push_back(GroupPlay(graph_, of_all, stage, shards, cluster_.messages).run(links, seconds));
+      loads[s].push_back(play_group(graph_, of_all, stage, cluster_.messages, links, seconds));
     }
   }
   return loads;

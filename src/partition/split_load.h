@@ -25,11 +25,13 @@ namespace nlsplit::inline partition {
 
 // Of one micro-batch and one group of shards.
 struct SplitLoad {
-  double seconds = 0;                 // through the stage; messages of one exchange share links
+  double seconds = 0;                 // through the stage and back; messages of one exchange share links
   std::vector<double> compute;        // [shard]: seconds
   std::vector<double> weight_bytes;   // [shard]: of the weights that the stage is the first to read
   std::vector<double> message_bytes;  // [from * shards + to]
   size_t messages = 0, parts = 0;     // between shards; of layers, computed by a shard
+  // With StepCosts, of a step: updates of weights, gradients of those that several shards read whole.
+  std::vector<double> update_seconds, sum_bytes;  // [shard]; [from * shards + to]
 };
 
 // [stage][group]; nothing for a stage that is not split inside its layers.
@@ -37,6 +39,7 @@ using PlanLoads = std::vector<std::vector<SplitLoad>>;
 
 // How a network's values lie if all of it is split in one way.
 struct SplitParts;
+struct ShardSeconds;
 
 // Remembers every way of splitting it was asked for. Not for several threads at once.
 class SplitLoads {
@@ -59,6 +62,7 @@ class SplitLoads {
   const Path& path(DeviceId from, DeviceId to) const {
     return network_.path(cluster_.device(from).host, cluster_.device(to).host);
   }
+  ShardSeconds seconds_of(DeviceId device) const;
   bool is_alike(const Stage& stage, size_t group, size_t other) const;
 
   const Graph& graph_;

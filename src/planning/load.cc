@@ -85,6 +85,7 @@ Result<RankedPlan> choose_plan(Loaded& loaded, const PlanChoice& choice, RankOpt
     for (const RankedPlan& plan : ranking.judged) {
       if (plan.own) return plan;
     }
+    if (!ranking.own_refused.empty()) return ranking.own_refused.front().error;
     return invalid_input(ranking.own_misfits.empty() ? "the plan does not fit"
                                                      : "plan " + to_string(ranking.own_misfits.front()));
   }

@@ -21,12 +21,25 @@ std::string to_string(const OwnMisfit& misfit) {
                      misfit.micro_batches.size() > 1 ? " or more" : "");
 }
 
+std::string to_string(const OwnLeftOut& left_out) {
+  return fmt::format("{} cannot be run in {} micro-batch{}{}{}: {}", left_out.name, left_out.micro_batches,
+                     left_out.micro_batches == 1 ? "" : "es", left_out.schedule.empty() ? "" : " under ",
+                     left_out.schedule, left_out.why);
+}
+
+std::string to_string(const OwnRefused& refused) {
+  return fmt::format("{} cannot be run: {}", refused.name, refused.error.message);
+}
+
 Result<RankedPlan> find_plan(const Ranking& ranking, const std::string& which) {
   size_t number = 0;
   const auto [end, failure] = std::from_chars(which.data(), which.data() + which.size(), number);
   if (failure == std::errc() && end == which.data() + which.size()) {
     if (number >= 1 && number <= ranking.judged.size()) return ranking.judged[number - 1];
     return invalid_input(fmt::format("there is no plan {}; the ranking has 1 … {}", which, ranking.judged.size()));
+  }
+  for (const OwnRefused& refused : ranking.own_refused) {
+    if (refused.name == which) return refused.error;
   }
   if (ranking.judged.empty()) return invalid_input("the ranking is empty");
   for (const OwnMisfit& misfit : ranking.own_misfits) {

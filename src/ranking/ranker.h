@@ -103,6 +103,7 @@ class Ranker {
   Status collect_candidates();
   void choose_yardsticks();
   Status prepare_models(const std::vector<RankedPlan>& own);
+  void see_whether_layers_may_be_split();
   Status search_all();
   Result<Searched> search(const PreparedModel& prepared) const;
   void add_found(const Searched& searched);
@@ -133,6 +134,7 @@ class Ranker {
   Timed time(const Candidate& candidate) const;
   Status note(Candidate& candidate, const Timed& timed);
   bool has_no_schedule(const Candidate& candidate, const Error& error) const;
+  Status count_own_trouble(const Candidate& candidate, const Error& error);
   Status leave_out(const Candidate& candidate, const Error& error);
   void count_misfit(const Misfit& misfit, const Candidate& candidate);
   void count_own_misfit(const Misfit& misfit, const Plan& plan);
@@ -222,6 +224,7 @@ class Ranker {
   std::optional<NoiseBound> noise_bound_;
   std::optional<SearchCosts> first_costs_;            // of the fewest micro-batches; of inference
   std::vector<size_t> class_of_;                      // interchangeable_devices, by these costs
+  bool inside_ = false;                               // search splits stages inside their layers
   std::optional<Network> network_;                    // where layers may be split
   std::vector<std::unique_ptr<PlanScorer>> scorers_;  // there, one for each micro-batch count
   std::vector<PreparedModel> prepared_;

@@ -7,6 +7,7 @@
 
 #include "base/cores.h"
 #include "compile/split.h"
+#include "compile/split_training.h"
 #include "partition/search_splits.h"
 #include "ranking/ranker.h"
 
@@ -85,13 +86,26 @@ Status Ranker::prepare_models(const std::vector<RankedPlan>& own) {
                       std::ranges::any_of(own, [](const RankedPlan& plan) { return has_splits(plan.plan); });
   if (const std::optional<Repeat> repeat = times_only && inside ? longest_repeat(graph_) : std::nullopt)
     shorter_ = std::make_unique<ShorterModels>(scenario_, graph_, *repeat);
+  see_whether_layers_may_be_split();
   return scenario_.generation ? prepare_generations() : ok_status();
+}
+
+// What training refuses of a plan that splits layers is no reason to refuse all others.
+void Ranker::see_whether_layers_may_be_split() {
+  inside_ = !scenario_.search.axes.empty();
+  if (!inside_ || !scenario_.training) return;
+  const KernelGraph& kernels = prepared_.front().kernels;
+  if (const Status allowed =
+          check_split_training(kernels.graph, kernels.training->options.batch_norm, scenario_.zero, scenario_.exact);
+      !allowed.ok())
+    ranking_.why_not_inside = allowed.error().message;
+  inside_ = ranking_.why_not_inside.empty();
 }
 
 Status Ranker::search_all() {
   ranking_.proved = true;
   const std::vector<int>& counts = scenario_.micro_batches;
-  if ((!scenario_.search.axes.empty() && !scenario_.training) || prompts_matter())
+  if (inside_ || prompts_matter())
     network_ = make_network(scenario_.cluster, scenario_.endpoints.source, scenario_.endpoints.sink);
   std::vector<std::optional<Result<Searched>>> results(counts.size());
   std::mutex mutex;  // of progress
@@ -131,6 +145,7 @@ Result<Ranker::Searched> Ranker::search(const PreparedModel& prepared) const {
   const Graph& graph = prepared.kernels.graph;
   SearchOptions options = scenario_.search;
   options.interrupted = options_.interrupted;
+  if (!inside_) options.axes.clear();
   Searched searched;
   ASSIGN_OR_RETURN(searched.costs, search_costs(scenario_, prepared, costs_));
   std::vector<std::vector<Stage>> seeds;
@@ -138,17 +153,13 @@ Result<Ranker::Searched> Ranker::search(const PreparedModel& prepared) const {
     searched.rules.push_back(baseline.stages(graph, scenario_.cluster, searched.costs));
     if (!searched.rules.back().empty()) seeds.push_back(searched.rules.back());
   }
-  if (scenario_.training) {
-    Graph without_outputs = graph;  // nothing goes to the sink
-    without_outputs.outputs.clear();
-    ASSIGN_OR_RETURN(searched.found,
-                     search_layers(without_outputs, scenario_.cluster, source, source, searched.costs, options, seeds));
-    return searched;
-  }
-  ASSIGN_OR_RETURN(searched.found,
-                   search_layers(graph, scenario_.cluster, source, sink, searched.costs, options, seeds));
+  const HostId results = scenario_.training ? source : sink;  // of training nothing goes to the sink
+  std::optional<Graph> without_outputs;
+  if (scenario_.training) without_outputs.emplace(graph).outputs.clear();
+  ASSIGN_OR_RETURN(searched.found, search_layers(without_outputs ? *without_outputs : graph, scenario_.cluster, source,
+                                                 results, searched.costs, options, seeds));
   if (interrupted() || !network_) return searched;
-  searched.scorer = std::make_unique<PlanScorer>(graph, scenario_.cluster, *network_, source, sink, searched.costs,
+  searched.scorer = std::make_unique<PlanScorer>(graph, scenario_.cluster, *network_, source, results, searched.costs,
                                                  exact_multiples(prepared.kernels));
   const size_t most = std::max(
       least_split_candidates, scenario_.search.max_candidates / split_candidates_part / scenario_.micro_batches.size());

@@ -138,8 +138,8 @@ void Ranker::arrange_judged(const std::vector<size_t>& order) {
 
 // The least of all micro-batch counts that are looked at.
 Status Ranker::find_bound() {
-  const bool inside = !scenario_.search.axes.empty() ||
-                      std::ranges::any_of(ranking_.judged, [](const RankedPlan& p) { return has_splits(p.plan); });
+  const bool inside =
+      inside_ || std::ranges::any_of(ranking_.judged, [](const RankedPlan& p) { return has_splits(p.plan); });
   if (ranking_.judged.empty() || (inside && ranking_.measured_costs + ranking_.predicted_costs > 0)) return ok_status();
   // Nearer to the best plan there is nothing to say.
   constexpr double near = 0.995;

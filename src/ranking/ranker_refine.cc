@@ -25,7 +25,7 @@ bool is_same(const Plan& a, const Plan& b) {
 bool Ranker::may_refine() const {
   const SearchOptions& search = scenario_.search;
   const bool annealed = search.method == "anneal" && (search.layers || search.replicate);
-  return !scenario_.training && (annealed || !search.axes.empty());
+  return inside_ || (annealed && !scenario_.training);
 }
 
 // The best of all, and the best that have a split stage unless they are far worse.

@@ -16,7 +16,8 @@ constexpr size_t most_rule_layers = 100'000, surely_timed_of_a_rule = 2;
 }  // namespace
 
 std::span<const Baseline> Ranker::rules_of_today() const {
-  return scenario_.generation ? generation_baselines() : baselines();
+  if (scenario_.generation) return generation_baselines();
+  return scenario_.training && !scenario_.search.axes.empty() ? training_baselines() : baselines();
 }
 
 // Which of the plans found is what a rule would choose: Candidate::rules.

@@ -197,9 +197,12 @@ Status Ranker::note(Candidate& candidate, const Timed& timed) {
   note_rule(candidate, timed);
   if (timed.trouble) {
     if (has_splits(plan)) return leave_out(candidate, *timed.trouble);
-    if (!has_no_schedule(candidate, *timed.trouble)) return *timed.trouble;
+    if (!has_no_schedule(candidate, *timed.trouble)) {
+      const bool refused = candidate.ranked.own && timed.trouble->kind == ErrorKind::unsupported;
+      return refused ? leave_out(candidate, *timed.trouble) : *timed.trouble;
+    }
     if (ranking_.unscheduled++ == 0) ranking_.why_unscheduled = timed.trouble->message;
-    return ok_status();
+    return candidate.ranked.own ? count_own_trouble(candidate, *timed.trouble) : ok_status();
   }
   ++ranking_.considered;
   if (has_splits(plan)) ++ranking_.split_inside;
@@ -228,24 +231,30 @@ bool Ranker::has_no_schedule(const Candidate& candidate, const Error& error) con
   return input.ok() && !make_schedule(plan.schedule, *input).ok();
 }
 
-// A plan that splits layers cannot always be planned for: more shards than rows, a shard's kernel without a cost. One
-// that search found is left out; so is one of the user's, as long as another micro-batch count or schedule is left.
+// A plan cannot always be planned for: more shards than rows, what training refuses of splits. One that search found is
+// left out; one of the user's is told of, and the others are ranked.
 Status Ranker::leave_out(const Candidate& candidate, const Error& error) {
-  const Plan& plan = candidate.ranked.plan;
   if (!candidate.ranked.own) {
     if (ranking_.left_out++ == 0) ranking_.why_left_out = error.message;
     return ok_status();
   }
-  const Error& first = own_troubles_.try_emplace(plan.name, error).first->second;
-  if (--own_ways_[plan.name] == 0) {
-    const auto at = std::ranges::find(scenario_.plans, plan.name, &UserPlan::name);
-    CHECK(at != scenario_.plans.end(), "a plan of one's own that the scenario has not");
-    return at_plan(*at, first);
-  }
-  const bool known = std::ranges::any_of(ranking_.own_left_out, [&](const OwnLeftOut& other) {
-    return other.name == plan.name && other.micro_batches == plan.micro_batches;
-  });
-  if (!known) ranking_.own_left_out.push_back({plan.name, plan.micro_batches, error.message});
+  const Plan& plan = candidate.ranked.plan;
+  const std::string schedule = scenario_.training ? plan.schedule : "";
+  ranking_.own_left_out.push_back({plan.name, plan.micro_batches, schedule, error.message});
+  return count_own_trouble(candidate, error);
+}
+
+// Error: nothing is left of a plan of the user's for want of a cost, whose key stands in the error's fragment. A
+// ranking without it would be no answer, and the cost can be measured.
+Status Ranker::count_own_trouble(const Candidate& candidate, const Error& error) {
+  const std::string& name = candidate.ranked.plan.name;
+  const Error& first = own_troubles_.try_emplace(name, error).first->second;
+  if (--own_ways_[name] > 0) return ok_status();
+  const auto at = std::ranges::find(scenario_.plans, name, &UserPlan::name);
+  CHECK(at != scenario_.plans.end(), "a plan of one's own that the scenario has not");
+  if (!first.fragment.empty()) return at_plan(*at, first);
+  std::erase_if(ranking_.own_left_out, [&](const OwnLeftOut& other) { return other.name == name; });
+  ranking_.own_refused.push_back({name, at_plan(*at, first)});
   return ok_status();
 }
 
@@ -275,6 +284,8 @@ void Ranker::count_own_misfit(const Misfit& misfit, const Plan& plan) {
 
 Error Ranker::nothing_fits() const {
   if (ranking_.misfits.empty()) {
+    if (ranking_.unscheduled + ranking_.left_out == 0 && !ranking_.own_refused.empty())
+      return ranking_.own_refused.front().error;
     Error error =
         unsupported(ranking_.unscheduled > 0 ? fmt::format("no plan can be scheduled: {}", ranking_.why_unscheduled)
                                              : fmt::format("no plan can be lowered: {}", ranking_.why_left_out));
@@ -287,6 +298,7 @@ Error Ranker::nothing_fits() const {
     text += fmt::format("\n  {} has {}, the most modest plan that uses it needs {}", misfit.device,
                         to_string(misfit.has), to_string(misfit.least_needed));
   }
+  for (const OwnRefused& refused : ranking_.own_refused) text += fmt::format("\n  {}", to_string(refused));
   Error error = invalid_input(text);
   error.where.file = scenario_.file;
   return error;
@@ -306,8 +318,9 @@ double Ranker::fast_score(const Candidate& candidate, const Estimate& estimate) 
   double score = score_of(goal_, estimate);
   if (scenario_.generation)
     score = std::max(score, estimate.makespan_s * std::max(estimate.busiest_device_share, estimate.busiest_link_share));
-  // The messages within a split stage hinder each other, which this tier does not see.
-  if (has_splits(candidate.ranked.plan) && scenario_.objective != Objective::weighted)
+  // The messages within a split stage hinder each other, which this tier does not see. In training gradients by weights
+  // may be put off, so that what search says of a step is no lower bound.
+  if (has_splits(candidate.ranked.plan) && !scenario_.training && scenario_.objective != Objective::weighted)
     return std::max(score, candidate.bound);
   return score;
 }

@@ -129,11 +129,19 @@ struct OwnMisfit {  // a plan of the scenario that does not fit at these micro-b
 };
 std::string to_string(const OwnMisfit& misfit);
 
-struct OwnLeftOut {  // a plan of the scenario that splits layers, where these micro-batches do not let it
+struct OwnLeftOut {  // a plan of the scenario that cannot be run in so many micro-batches
   std::string name;
   int micro_batches = 1;
+  std::string schedule;  // under this one; empty: whatever the schedule
   std::string why;
 };
+std::string to_string(const OwnLeftOut& left_out);
+
+struct OwnRefused {  // a plan of the scenario that cannot be run in any way it asks for
+  std::string name;
+  Error error;  // the first reason, at the plan's place
+};
+std::string to_string(const OwnRefused& refused);
 
 // A count of micro-batches that leaves a BatchNormalization one value a channel (batch_norm: batch).
 struct LeftOutCount {
@@ -241,12 +249,14 @@ struct Ranking {
   std::vector<Misfit> misfits;
   std::vector<OwnMisfit> own_misfits;
   std::vector<OwnLeftOut> own_left_out;
+  std::vector<OwnRefused> own_refused;
   std::vector<LeftOutCount> counts_left_out;
   size_t unscheduled = 0;       // plans that their schedule does not exist for (in training)
   std::string why_unscheduled;  // of the first of them
   size_t split_inside = 0;      // of those considered have stages split inside their layers
   size_t left_out = 0;          // plans that split layers and that search found, but that cannot be planned for
   std::string why_left_out;     // of the first of them: a shard's kernel without a cost, …
+  std::string why_not_inside;   // search was asked for splits inside layers, and such a training has none
   bool interrupted = false;     // by RankOptions::interrupted: not all candidates were looked at
   size_t measured_costs = 0;    // distinct computations costed from measurements
   size_t predicted_costs = 0;   // from measurements of others like them
@@ -314,7 +324,8 @@ std::vector<size_t> shown(const Ranking& ranking);
 // Those, all of one's own, and what the verdict is about, in the user's order: what files and programs are told.
 std::vector<size_t> told(const Ranking& ranking);
 
-// Errors: a missing cost, a plan of one's own that is wrong, nothing fits (says what is missing on which device),
+// Errors: a missing cost, a plan of one's own that names what there is not, nothing fits (says what is missing on which
+// device), every plan is refused,
 // `robust` without noise in the scenario, `confidence` where costs have no spreads.
 Result<Ranking> rank_plans(const Scenario& scenario, const Model& model, const RankOptions& options);
 

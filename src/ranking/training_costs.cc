@@ -1,37 +1,103 @@
 #include "ranking/training_costs.h"
 
+#include <algorithm>
+#include <optional>
+
+#include "graph/optimizer.h"
 #include "partition/score.h"
 
 namespace nlsplit::inline ranking {
+namespace {
+
+// [node of the step]: seconds on a device; 0 where nothing is computed.
+Result<std::vector<double>> step_seconds(const Training& training, DeviceId device, Level level,
+                                         const CostTable& costs) {
+  const Graph& step = training.step.graph;
+  const std::vector<ComputeDesc>& descs = training.step.chosen.at(level).descs;
+  const std::vector<NodeKernel>& kernels = training.step.kernels.at(level);
+  std::vector<std::optional<double>> known(step.nodes.size());  // by the first node with the same computation
+  std::vector<double> seconds(step.nodes.size(), 0);
+  for (size_t n = 0; n < step.nodes.size(); ++n) {
+    if (!training.nodes.computed[n]) continue;
+    std::optional<double>& time = known[kernels[n].same_as];
+    if (!time) {
+      ASSIGN_OR_RETURN(const Cost cost, costs.cost(device, descs[n], step.nodes[n].name));
+      time = cost.time.value();
+    }
+    seconds[n] = *time;
+  }
+  return seconds;
+}
+
+// Of those of a step's nodes, for each node of the network what belongs to it.
+void add_parts(const Training& training, const std::vector<double>& seconds, size_t network, StepCosts& parts) {
+  for (auto* of : {&parts.forward, &parts.inputs, &parts.weights, &parts.updates}) of->emplace_back(network, 0.0);
+  const StepNodes& nodes = training.nodes;
+  std::vector<bool> shared(seconds.size(), false);  // in no stage
+  for (const auto* list : {&nodes.before_updates, &nodes.behind_updates}) {
+    for (const size_t n : *list) shared[n] = true;
+  }
+  for (size_t n = 0; n < seconds.size(); ++n) {
+    if (shared[n]) continue;
+    const auto of = [&](std::vector<std::vector<double>>& all) -> double& { return all.back()[nodes.origins[n]]; };
+    switch (nodes.phases[n]) {
+      case NodePhase::forward:
+        of(parts.forward) += training.options.recompute && n < nodes.network ? 2 * seconds[n] : seconds[n];
+        break;
+      case NodePhase::input:
+        of(parts.inputs) += seconds[n];
+        break;
+      case NodePhase::weight:
+        of(parts.weights) += seconds[n];
+        break;
+      case NodePhase::step:
+        of(parts.updates) += seconds[n];
+        break;
+    }
+  }
+}
+
+void add_memory(const KernelGraph& graph, StepCosts& parts) {
+  const Training& training = *graph.training;
+  parts.trained.assign(graph.graph.values.size(), false);
+  for (const ValueId weight : training.nodes.trained) parts.trained[weight.index()] = true;
+  parts.held_bytes = 2 + static_cast<double>(state_names(training.options.optimizer).size());
+  parts.kept_bytes.assign(graph.graph.nodes.size(), 0);
+  if (training.options.recompute) return;
+  for (size_t v = 0; v < graph.graph.values.size(); ++v) {
+    const Value& value = graph.graph.values[v];
+    if (value.kind != ValueKind::node || training.step.root[v] != ValueId(v)) continue;
+    const auto is_gradient = [&](size_t reader) {
+      return reader >= training.nodes.network && training.nodes.phases[reader] != NodePhase::forward;
+    };
+    if (std::ranges::any_of(training.step.readers[v], is_gradient))
+      parts.kept_bytes[value.producer.index()] += static_cast<double>(size_of(value.type).value());
+  }
+}
+
+}  // namespace
 
 Result<SearchCosts> training_search_costs(const KernelGraph& graph, int micro_batches, const Cluster& cluster,
-                                          const CostTable& costs) {
+                                          const CostTable& costs, bool inside) {
   const Graph& g = graph.graph;
   const Training& training = *graph.training;
-  const Graph& step = training.step.graph;
   SearchCosts result;
   result.micro_batches = micro_batches;
+  StepCosts parts;
   for (size_t d = 0; d < cluster.devices.size(); ++d) {
     const DeviceId device(d);
     if (const DeviceId same = first_with_costs_of(device, cluster, costs); same != device) {
-      result.node_seconds.push_back(result.node_seconds[same.index()]);
+      const size_t of = same.index();
+      for (auto* all : {&parts.forward, &parts.inputs, &parts.weights, &parts.updates}) all->push_back((*all)[of]);
       continue;
     }
-    const Level level = cluster.devices[d].level;
-    const std::vector<ComputeDesc>& descs = training.step.chosen.at(level).descs;
-    const std::vector<NodeKernel>& kernels = training.step.kernels.at(level);
-    std::vector<double> known(step.nodes.size(), -1);  // by the first node with the same computation
-    std::vector<double>& seconds = result.node_seconds.emplace_back(g.nodes.size(), 0.0);
-    for (size_t n = 0; n < step.nodes.size(); ++n) {
-      if (!training.nodes.computed[n] || training.nodes.phases[n] == NodePhase::step) continue;
-      double& time = known[kernels[n].same_as];
-      if (time < 0) {
-        ASSIGN_OR_RETURN(const Cost cost, costs.cost(device, descs[n], step.nodes[n].name));
-        time = cost.time.value();
-      }
-      const bool twice = training.options.recompute && n < training.nodes.network;
-      seconds[training.nodes.origins[n]] += twice ? 2 * time : time;
-    }
+    ASSIGN_OR_RETURN(const std::vector<double> seconds,
+                     step_seconds(training, device, cluster.devices[d].level, costs));
+    add_parts(training, seconds, g.nodes.size(), parts);
+  }
+  for (size_t d = 0; d < cluster.devices.size(); ++d) {
+    std::vector<double>& seconds = result.node_seconds.emplace_back(parts.forward[d]);
+    for (size_t n = 0; n < seconds.size(); ++n) seconds[n] += parts.inputs[d][n] + parts.weights[d][n];
   }
   result.cut_bytes.assign(g.nodes.size() + 1, 0);
   for (const Crossing& crossing : find_crossings(g, DType::f32)) {
@@ -44,6 +110,9 @@ Result<SearchCosts> training_search_costs(const KernelGraph& graph, int micro_ba
       result.cut_bytes[i] += 2 * crossing.bytes;  // there, and its gradient back
   }
   result.cut_bytes.front() = result.input_bytes;
+  if (!inside) return result;
+  add_memory(graph, parts);
+  result.step = std::make_shared<const StepCosts>(std::move(parts));
   return result;
 }
 

@@ -7,8 +7,8 @@
 
 namespace nlsplit::inline ranking {
 
-// Error: a missing cost.
+// inside: stages may be split inside their layers, which takes StepCosts. Error: a missing cost.
 Result<SearchCosts> training_search_costs(const KernelGraph& graph, int micro_batches, const Cluster& cluster,
-                                          const CostTable& costs);
+                                          const CostTable& costs, bool inside);
 
 }  // namespace nlsplit::inline ranking

@@ -414,11 +414,6 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& file, 
                      "of generation source and sink are one host: who asks is who is answered");
   if (const Yaml* search = root.find("search")) {
     RETURN_IF_ERROR(parse_search(source, *search, scenario));
-    if (scenario.training && !scenario.search.axes.empty())
-      return source.at(
-          *search,
-          "in training search finds no splits inside layers: write such plans under `plans:`, they are timed "
-          "like all others");
   }
   if (const Yaml* plans = root.find("plans")) {
     RETURN_IF_ERROR(parse_plans(source, *plans, scenario));

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "exec/rounding_gradients.h"
 #include "exec/run_threads.h"
 #include "graph/passes/precision.h"
 #include "tools/nlbench_steps.h"
@@ -105,6 +106,7 @@ Result<Comparison> compare_all(std::span<const Program> split, std::span<const P
   }
   std::set<std::string_view> apart;
   for (const Program& program : split) apart.merge(moved_apart(program));
+  const std::set<std::string> roundings = only_roundings(outputs, wanted);
   for (const OutputTensor& want : wanted) {
     if (apart.contains(want.tensor.name)) continue;
     const auto got = std::find_if(outputs.begin(), outputs.end(),
@@ -115,6 +117,7 @@ Result<Comparison> compare_all(std::span<const Program> split, std::span<const P
                                 to_string(got->tensor.type), to_string(want.tensor.type)));
     }
     comparison.outputs.push_back(compare(got->tensor.values, want.tensor.values, want.tensor.name));
+    comparison.outputs.back().is_roundings = roundings.contains(want.tensor.name);
   }
   return comparison;
 }
@@ -125,7 +128,8 @@ void add_check_options(CLI::App& command, bool& check, double& tolerance) {
   command.add_flag(
       "--check", check,
       "Also run the unsplit network on rank 0 and compare the results: bit for bit, or within the tolerance "
-      "that the plan promises (docs/plans.md); exit code 1 if they differ");
+      "that the plan promises (docs/plans.md; gradients that are roundings alone: docs/training.md); exit code 1 if "
+      "they differ");
   command
       .add_option("--tolerance", tolerance,
                   "With --check: allowed difference of each output, relative to its largest value, at most 0.1 "

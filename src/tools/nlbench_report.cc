@@ -107,6 +107,7 @@ json check_json(const Comparison& check) {
                        {"values", output.values},
                        {"different", output.different},
                        {"not_finite", output.not_finite},
+                       {"roundings", output.is_roundings},
                        {"largest_difference", output.largest_difference},
                        {"largest_value", output.largest_value}});
   }

@@ -127,7 +127,8 @@ void add_rank_command(CLI::App& app, int& code) {
   command->add_flag(
       "--baselines", arguments->baselines,
       "Beside them what today's rules would choose (even layers, by memory, torchgpipe, PipeDream, METIS; of "
-      "generation llama.cpp, exo, cake, distributed-llama, prima.cpp, Parallax, Megatron)");
+      "generation llama.cpp, exo, cake, distributed-llama, prima.cpp, Parallax, Megatron; of training that splits "
+      "layers Megatron too)");
   add_confidence_option(
       *command, arguments->confidence,
       "Name the plans among which the best one is with this probability, by the spreads of the costs: "

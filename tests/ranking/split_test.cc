@@ -34,14 +34,6 @@ std::vector<RankedPlan> own_plans(const Ranking& ranking) {
   return own;
 }
 
-// What rank_plans answers where it must refuse.
-std::string refusal(const Screws& screws) {
-  const Scenario scenario = small_scenario(screws);
-  const Model model = load_model(scenario).value();
-  const auto ranking = rank_plans(scenario, model, {});
-  return ranking.ok() ? "no error" : ranking.error().to_string();
-}
-
 TEST(Splits, OfEveryAxisAreJudged) {
   const Ranked ranked = rank({.plans = all_axes});
   const std::vector<RankedPlan> own = own_plans(ranked.ranking);
@@ -200,10 +192,14 @@ TEST(Splits, MicroBatchesThatDoNotLetAPlanLeaveItOut) {
   EXPECT_EQ(own_plans(ranking).size(), 1u);
 }
 
-TEST(Splits, APlanThatCannotBeSplitAtAllIsAnErrorAtItsPlace) {
-  const std::string text = refusal({.plans = "{tokens: [rest@sequence(A+B)]}"});
+TEST(Splits, APlanThatCannotBeSplitAtAllIsToldOfAndTheOthersAreRanked) {
+  const Ranking ranking = rank({.plans = "{tokens: [rest@sequence(A+B)], mine: [rest@A]}"}).ranking;
+  ASSERT_EQ(ranking.own_refused.size(), 1u);
+  const std::string text = ranking.own_refused[0].error.to_string();
   EXPECT_THAT(text, HasSubstr("small.yaml:11:"));
   EXPECT_THAT(text, HasSubstr("sequence"));
+  EXPECT_EQ(find_plan(ranking, "tokens").error().to_string(), text);
+  EXPECT_EQ(own_plans(ranking).size(), 3u);
 }
 
 TEST(Splits, OfATrainingStepAreJudged) {

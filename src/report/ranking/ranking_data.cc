@@ -233,12 +233,17 @@ std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const
   if (ranking.confidence) file["confidence"] = confidence_json(ranking);
   if (!ranking.no_error_bars.empty()) file["no_error_bars"] = ranking.no_error_bars;
   if (ranking.left_out > 0) file["left_out"] = {{"plans", ranking.left_out}, {"first_because", ranking.why_left_out}};
+  if (!ranking.why_not_inside.empty()) file["no_splits_inside_because"] = ranking.why_not_inside;
   if (!ranking.own_left_out.empty()) {
     json left_out = json::array();
-    for (const OwnLeftOut& other : ranking.own_left_out)
+    for (const OwnLeftOut& other : ranking.own_left_out) {
       left_out.push_back({{"name", other.name}, {"micro_batches", other.micro_batches}, {"because", other.why}});
+      if (!other.schedule.empty()) left_out.back()["schedule"] = other.schedule;
+    }
     file["own_left_out"] = std::move(left_out);
   }
+  for (const OwnRefused& refused : ranking.own_refused)
+    file["own_refused"].push_back({{"name", refused.name}, {"because", refused.error.to_string()}});
   for (const LeftOutCount& other : ranking.counts_left_out)
     file["counts_left_out"].push_back({{"micro_batches", other.micro_batches}, {"because", other.why}});
   for (const Explanation& why : ranking.explanations)

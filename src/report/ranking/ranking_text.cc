@@ -142,6 +142,8 @@ std::string head(const Ranking& ranking, const Scenario& scenario) {
     text += fmt::format("{} left out, whose schedule does not exist: {}\n",
                         counted(static_cast<int64_t>(ranking.unscheduled), "plan"), ranking.why_unscheduled);
   }
+  if (!ranking.why_not_inside.empty())
+    text += fmt::format("no plan found by search splits layers: {}\n", ranking.why_not_inside);
   if (ranking.left_out > 0) {
     text += fmt::format("{} with splits inside layers left out, the first because: {}\n",
                         counted(static_cast<int64_t>(ranking.left_out), "plan"), ranking.why_left_out);
@@ -415,10 +417,8 @@ std::vector<std::string> grouped_notes(const std::vector<std::string>& notes) {
 std::vector<std::string> notes_of(const Ranking& ranking) {
   std::vector<std::string> sentences;
   for (const OwnMisfit& misfit : ranking.own_misfits) sentences.push_back(to_string(misfit));
-  for (const OwnLeftOut& other : ranking.own_left_out) {
-    sentences.push_back(
-        fmt::format("{} cannot be run in {}: {}", other.name, counted(other.micro_batches, "micro-batch"), other.why));
-  }
+  for (const OwnRefused& refused : ranking.own_refused) sentences.push_back(to_string(refused));
+  for (const OwnLeftOut& other : ranking.own_left_out) sentences.push_back(to_string(other));
   std::vector<std::string> names;
   for (const RankedPlan& ranked : ranking.judged) {
     if (ranked.own && std::ranges::find(names, ranked.plan.name) == names.end()) names.push_back(ranked.plan.name);
