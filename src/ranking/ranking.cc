@@ -8,7 +8,6 @@
 #include <set>
 
 #include "base/cores.h"
-#include "compile/split_training.h"
 #include "graph/differentiate/training_network.h"
 #include "graph/passes/passes.h"
 #include "program/verify.h"
@@ -107,10 +106,6 @@ Result<std::vector<RankedPlan>> resolve_own_plan(const Scenario& scenario, const
   auto stages = parse_stages(own.stages, optimized, scenario.cluster, &notes);
   if (!stages) {
     return at_plan(own, stages.error());
-  }
-  if (scenario.training && std::ranges::any_of(*stages, [](const Stage& stage) { return stage.split.has_value(); })) {
-    const Status sound = check_split_training(optimized, scenario.training->batch_norm, scenario.zero, scenario.exact);
-    if (!sound.ok()) return at_plan(own, sound.error());
   }
   for (const int micro_batches : own.micro_batches.empty() ? scenario.micro_batches : own.micro_batches) {
     for (const std::string& schedule :

@@ -219,19 +219,6 @@ TEST(Splits, OfATrainingStepAreJudged) {
   EXPECT_EQ(rows, 3);          // 1f1b wants one stage a device
 }
 
-TEST(Splits, OfATrainingStepAreRefusedAtTheirPlaceWhereTheyWouldTrainOtherwise) {
-  Scenario scenario = small_scenario({.plans = "{rows: [..relu2@height(A+B), rest@A]}"});
-  scenario.training.emplace();
-  scenario.schedules = {"gpipe"};
-  scenario.zero = 1;
-  const Model model = load_model(scenario).value();
-  const auto ranking = rank_plans(scenario, model, {});
-  ASSERT_FALSE(ranking.ok());
-  EXPECT_EQ(ranking.error().kind, ErrorKind::unsupported);
-  EXPECT_THAT(ranking.error().message, HasSubstr("zero: 1 is for plans of layers and replicas"));
-  EXPECT_EQ(ranking.error().where.line, 11);
-}
-
 // A shard has the kernel of its layer, so a search for the fastest kernel of small shapes changes no bits.
 TEST(Splits, PartsHaveTheKernelOfTheirLayer) {
   const Ranked ranked = rank({.plans = all_axes});
