@@ -197,7 +197,7 @@ TEST_F(TrainCommand, ReplicasKeepSharesOfTheGradients) {
   use(3, 2);
   const Outcome uneven = nlbench(fmt::format("train {} --plan copies --transport threads --steps 1", scenario_));
   EXPECT_EQ(uneven.code, 2);
-  EXPECT_THAT(uneven.err, HasSubstr("there is no plan called copies")) << "it is left out";
+  EXPECT_THAT(uneven.err, HasSubstr("zero: 2 reduces the gradients of each micro-batch")) << "its own reason";
 }
 
 // By the micro-batch's statistics: the bits depend on neither cuts, recomputation nor a pause, running statistics
