@@ -1,5 +1,7 @@
 // Of pass `schedule`: in how many buckets replicas reduce their gradients, and when they do what of it.
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <numeric>
 #include <tuple>
 #include <utility>
@@ -73,13 +75,35 @@ std::vector<size_t> least_buckets(std::span<const Completed> completed) {
   return last;
 }
 
+// Of buckets with one gradient the members who get it, by bucket: the largest first, each to whoever has least so far.
+// Others are shared out around them.
+std::map<size_t, size_t> owners_of_single(std::span<const Completed> completed, std::span<const size_t> last,
+                                          std::vector<int64_t>& loads) {
+  std::vector<std::pair<int64_t, size_t>> singles;  // elements, bucket
+  for (size_t b = 0; b < last.size(); ++b) {
+    const size_t first = b == 0 ? 0 : last[b - 1] + 1;
+    if (last[b] == first) singles.emplace_back(completed[first].end - (first == 0 ? 0 : completed[first - 1].end), b);
+  }
+  std::ranges::stable_sort(singles, std::greater(), &std::pair<int64_t, size_t>::first);
+  std::map<size_t, size_t> owners;
+  for (const auto& [elements, bucket] : singles) {
+    const auto least = std::ranges::min_element(loads);
+    *least += elements;
+    owners[bucket] = static_cast<size_t>(least - loads.begin());
+  }
+  return owners;
+}
+
 std::vector<Bucket> cut(std::span<const Completed> completed, std::span<const size_t> last, const Reduction& reduction,
                         const Algorithms& algorithms, std::span<const HostId> hosts) {
   std::vector<Bucket> made;
   std::vector<int64_t> loads(reduction.group.size(), 0);
+  std::map<size_t, size_t> owners;
+  if (reduction.keeps_share) owners = owners_of_single(completed, last, loads);
   int64_t begin = 0;
   size_t first = 0;
   for (const size_t i : last) {
+    const auto owner = owners.find(made.size());
     const Completed& next = completed[i];
     Bucket& bucket = made.emplace_back();
     bucket.begin = begin;
@@ -87,7 +111,12 @@ std::vector<Bucket> cut(std::span<const Completed> completed, std::span<const si
     Collective reduce{CollectiveKind::all_reduce, algorithms.reduce, reduction.group, {next.end - begin}};
     if (reduction.sharded) {
       reduce.kind = CollectiveKind::reduce_scatter;
-      reduce.elements = shares_of(begin, completed.subspan(first, i + 1 - first), loads);
+      if (owner == owners.end()) {
+        reduce.elements = shares_of(begin, completed.subspan(first, i + 1 - first), loads);
+      } else {
+        reduce.elements.assign(loads.size(), 0);
+        reduce.elements[owner->second] = next.end - begin;
+      }
       bucket.gather =
           expanded({CollectiveKind::all_gather, algorithms.gather, reduction.group, reduce.elements}, hosts);
     }

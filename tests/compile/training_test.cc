@@ -392,6 +392,29 @@ TEST(LowerTraining, ReplicasKeepSharesOfTheirGradients) {
   }
 }
 
+// A first and a last layer larger than all else, as the embeddings of a language model: two replicas get one each, and
+// what is left goes to the third.
+TEST(LowerTraining, LargeGradientsAreDealtOutFirst) {
+  const KernelGraph kernels = zoo_training("gpt2?layers=2&hidden=64&heads=4&length=16&vocab=4096", 1);
+  Plan plan;
+  plan.stages.push_back({0, kernels.graph.nodes.size(), {DeviceId(0), DeviceId(1), DeviceId(2)}});
+  plan.micro_batches = 3;
+  const SlotTable table = copies(3, 3);
+  const auto made = compile_program(kernels, plan, star(3, device_memory), {HostId(0), HostId(0)}, nullptr, &table,
+                                    CollectiveAlgorithm::direct, {}, 2);
+  ASSERT_TRUE(made.ok()) << made.error().message;
+  ASSERT_TRUE(verify(*made).ok()) << verify(*made).error().message;
+  constexpr int64_t embedding = 4096 * 64 * 4;
+  int64_t sum = 0, most = 0;
+  for (const DeviceProgram& device : made->devices) {
+    ASSERT_NE(find(device, "gradients_0"), nullptr);
+    sum += find(device, "gradients_0")->bytes.value();
+    most = std::max(most, find(device, "gradients_0")->bytes.value());
+  }
+  EXPECT_GE(most, embedding);
+  EXPECT_LE(most, std::max(embedding, sum - 2 * embedding));
+}
+
 TEST(LowerTraining, SharesOfGradientsNeedAsManyMicroBatchesEverywhere) {
   const KernelGraph kernels = kernels_of(layers(2));
   Plan plan;
