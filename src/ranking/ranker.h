@@ -106,7 +106,7 @@ class Ranker {
   void see_whether_layers_may_be_split();
   Status search_all();
   Result<Searched> search(const PreparedModel& prepared) const;
-  void add_found(const Searched& searched);
+  void add_found(Searched& searched);  // and takes its plans
   void set_node_shares(const SearchCosts& costs);
 
   // ---- ranker_generation.cc

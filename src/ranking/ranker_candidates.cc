@@ -4,6 +4,7 @@
 #include <mutex>
 #include <numeric>
 #include <set>
+#include <utility>
 
 #include "base/cores.h"
 #include "compile/split.h"
@@ -17,8 +18,20 @@ namespace {
 // Plans with stages split inside their layers that are looked at: max_candidates / 5, shared by the micro-batch counts,
 // for they take longer to lower than others.
 constexpr size_t split_candidates_part = 5, least_split_candidates = 50;
+constexpr size_t most_splits_after_interrupt = 1000;  // the best ones: far more than are timed then
 // Plans that are no split, and their layers, each copy counted, up to which all are simulated.
 constexpr size_t most_yardsticks = 100, most_yardstick_layers = 100'000;
+
+// A stable sort. There may be millions and they are large: each is moved once.
+void sort_by_bound(std::vector<Candidate>& candidates) {
+  std::vector<std::pair<double, size_t>> order(candidates.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = {candidates[i].bound, i};
+  std::ranges::sort(order);
+  std::vector<Candidate> sorted;
+  sorted.reserve(order.size());
+  for (const auto& [bound, i] : order) sorted.push_back(std::move(candidates[i]));
+  candidates = std::move(sorted);
+}
 
 }  // namespace
 
@@ -40,7 +53,7 @@ Status Ranker::collect_candidates() {
     candidates_.push_back(std::move(candidate));
   }
   // The promising ones first, yardsticks and own plans before them all, in case somebody interrupts.
-  std::ranges::stable_sort(candidates_, {}, &Candidate::bound);
+  sort_by_bound(candidates_);
   return ok_status();
 }
 
@@ -169,22 +182,26 @@ Result<Ranker::Searched> Ranker::search(const PreparedModel& prepared) const {
   return searched;
 }
 
-void Ranker::add_found(const Searched& searched) {
-  const SearchResult& found = searched.found;
+void Ranker::add_found(Searched& searched) {
+  SearchResult& found = searched.found;
   note_rules(searched);
   ranking_.devices = found.devices;
   ranking_.proved &= found.proved;
   ranking_.space += found.space * static_cast<double>(scenario_.schedules.size());
-  for (const ScoredPlan& scored : found.plans) {
+  const std::vector<ScoredPlan> plans = std::exchange(found.plans, {});  // there may be millions
+  const size_t most_splits = interrupted() ? most_splits_after_interrupt : plans.size();
+  candidates_.reserve(candidates_.size() + std::min(plans.size(), most_splits) * scenario_.schedules.size());
+  size_t splits = 0;
+  for (const ScoredPlan& scored : plans) {
     const uint32_t rules = rules_of(scored.plan, searched.rules);
+    if (rules == 0 && is_split(scored.plan) && ++splits > most_splits) continue;
     for (const std::string& schedule : scenario_.schedules) {
-      Candidate candidate;
+      Candidate& candidate = candidates_.emplace_back();
       candidate.ranked.plan = scored.plan;
       candidate.ranked.plan.schedule = schedule;
       candidate.found = scored;
       candidate.bound = bound_of(scored);
       candidate.rules = rules;
-      candidates_.push_back(std::move(candidate));
     }
   }
 }

@@ -154,7 +154,7 @@ TEST_F(Refusals, AnInterruptIsExitCode130) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   EXPECT_EQ(outcome.code, 130) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("interrupted: the best of the plans looked at so far"));
-  EXPECT_LT(seconds, 13);
+  EXPECT_LT(seconds, 13);  // 4 s alone
 }
 
 }  // namespace

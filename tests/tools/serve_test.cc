@@ -357,9 +357,10 @@ TEST(Load, SaysWhatItHasWhenItIsInterrupted) {
                     trace = scratch.write("trace.json",
                                           R"({"format": "nlsplit-requests", "version": 1, "seed": 1, "requests": [
           {"at_s": 0, "prompt": 3, "tokens": 2}, {"at_s": 1e6, "prompt": 3, "tokens": 2}]})");
-  const Outcome sent =
-      run_command(fmt::format("timeout --preserve-status -s INT 6 {}/nlbench load --url {} --trace {} --json {}",
-                              NLS_BIN_DIR, server.url(), trace, made));
+  // `--foreground`: one signal, not two.
+  const Outcome sent = run_command(
+      fmt::format("timeout --foreground --preserve-status -s INT 6 {}/nlbench load --url {} --trace {} --json {}",
+                  NLS_BIN_DIR, server.url(), trace, made));
   EXPECT_EQ(sent.code, 130) << sent.err;
   EXPECT_THAT(sent.out, StartsWith("1 request: 1 answered"));
   EXPECT_THAT(sent.err, HasSubstr("1 of 2 requests had not ended"));
