@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 
+#include "base/percentage.h"
 #include "base/text_reader.h"
 #include "scenario/parse.h"
 #include "scenario/parse_cluster.h"
@@ -21,18 +20,10 @@ constexpr double least_burst = 1e-6;  // s: every burst is simulated
 
 // "30%" → 0.3, above 0 and at most `most`.
 Result<double> read_percentage(const Source& source, const Yaml& node, std::string_view what, double most) {
-  ASSIGN_OR_RETURN(const std::string text, read_text(source, node, "a percentage"));
-  double value = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const std::string_view unit(end, static_cast<size_t>(text.data() + text.size() - end));
-  if (failure == std::errc() && unit.empty()) {
-    return source.at(node, fmt::format("'{}' has no unit; {} is a percentage, e.g. 5%", text, what));
-  }
-  if (failure != std::errc() || unit != "%" || !std::isfinite(value))
-    return source.at(node, fmt::format("'{}' is not a percentage; write e.g. 5%", text));
-  if (!(value > 0) || value > most * 100)
-    return source.at(node, fmt::format("{} must be above 0% and at most {:g}%, not {}", what, most * 100, text));
-  return value / 100;
+  ASSIGN_OR_RETURN(const double value, read_quantity(source, node, parse_percentage));
+  if (!(value > 0) || value > most)
+    return source.at(node, fmt::format("{} must be above 0% and at most {:g}%, not {}", what, most * 100, node.text));
+  return value;
 }
 
 Result<double> read_time(const Source& source, const Yaml& node, std::string_view what, double least = 0) {

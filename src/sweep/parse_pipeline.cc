@@ -2,9 +2,8 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
-#include <cmath>
 
+#include "base/percentage.h"
 #include "sweep/parse.h"
 
 namespace nlsplit::inline sweeps {
@@ -118,15 +117,11 @@ Result<std::vector<double>> read_times(const Source& source, const Yaml& node) {
 }
 
 Result<double> read_share(const Source& source, const Yaml& node, std::string_view what) {
-  ASSIGN_OR_RETURN(const std::string text, read_text(source, node, "a percentage"));
-  double value = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || std::string_view(end, static_cast<size_t>(text.data() + text.size() - end)) != "%")
-    return source.at(node, fmt::format("'{}' is not a percentage; write e.g. 5%", text));
-  constexpr double most = 1000;
+  ASSIGN_OR_RETURN(const double value, read_quantity(source, node, parse_percentage));
+  constexpr double most = 10;
   if (!(value >= 0 && value <= most))
-    return source.at(node, fmt::format("{} must be from 0% to {:g}%, not {}", what, most, text));
-  return value / 100;
+    return source.at(node, fmt::format("{} must be from 0% to {:g}%, not {}", what, most * 100, node.text));
+  return value;
 }
 
 Result<std::string> read_placement(const Source& source, const Yaml& node) {

@@ -98,7 +98,7 @@ const BadNoise bad_noises[] = {
     {"UnknownKey", "{straggler: []}", 9, "unknown key 'straggler' in noise: did you mean 'stragglers'? Its keys are seed, runs, compute, links, stragglers, background, degrade"},
     {"RunsOfOne", "{runs: 1, compute: {jitter: 5%}}", 15, "runs must be from 2 to 10000, not 1"},
     {"RunsWithoutChance", "{runs: 9, stragglers: [{device: A, slowdown: 2}]}", 15, "nothing of this noise is left to chance, so all runs would be the same: leave 'runs' out"},
-    {"JitterWithoutUnit", "{compute: {jitter: 0.05}}", 27, "'0.05' has no unit; jitter is a percentage, e.g. 5%"},
+    {"JitterWithoutUnit", "{compute: {jitter: 0.05}}", 27, "'0.05' has no unit; a percentage is expected, e.g. 5%"},
     {"JitterOfNone", "{compute: {jitter: 0%}}", 27, "jitter must be above 0% and at most 100%, not 0%"},
     {"JitterNegative", "{links: {jitter: -5%}}", 25, "jitter must be above 0% and at most 100%, not -5%"},
     {"JitterTooMuch", "{links: {jitter: 101%}}", 25, "jitter must be above 0% and at most 100%, not 101%"},

@@ -53,7 +53,7 @@ const Bad pipelines[] = {
     {"[1s, 1s, 1s]", "[0s, 1s, 1s]", "e.yaml:4:11: a stage that takes no time makes no schedule"},
     {"  message: [0s, 1ms]", "  seeds: 3", "e.yaml:6:3: seeds change nothing: there is no jitter; add e.g. jitter: [0%, 20%]"},
     {"  message: [0s, 1ms]", "  jitter: [10%]\n  seed: [1]\n  seeds: 3", "e.yaml:9:3: 'seed' and 'seeds' are the same axis"},
-    {"  message: [0s, 1ms]", "  jitter: [10]", "e.yaml:7:12: '10' is not a percentage; write e.g. 5%"},
+    {"  message: [0s, 1ms]", "  jitter: [10]", "e.yaml:7:12: '10' has no unit; a percentage is expected, e.g. 5%"},
     {"  message: [0s, 1ms]", "  straggler: {4: [1, 2]}", "e.yaml:7:15: unknown device '4'; there are 0, 1, 2, 3"},
     {"  message: [0s, 1ms]", "  straggler: [1, 2]", "e.yaml:7:14: a map from devices to lists is expected, e.g. {0: [1, 2]}"},
     {"  message: [0s, 1ms]", "  straggler: {1: [0.5]}", "e.yaml:7:19: a slowdown must be a number from 1 to 1000000, not '0.5'"},
