@@ -4,10 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <memory>
 
 #include "base/output_lock.h"
+#include "base/percentage.h"
 #include "planning/imported_costs.h"
 #include "report/table.h"
 #include "tools/exit.h"
@@ -18,7 +18,8 @@ namespace {
 
 struct ImportArguments {
   std::string what, output, most_unmatched = "5%";
-  std::vector<std::string> ort;
+  std::vector<std::string> ort, torch, nsys;
+  std::string range;
   int64_t batch = 1;
   ProfileImport options;
   bool list = false;
@@ -26,14 +27,11 @@ struct ImportArguments {
 
 constexpr size_t shown_lines = 5;  // of each list, without --list
 
-// "5%" → 0.05.
-Result<double> parse_percent(const std::string& text) {
-  double value = -1;
-  const char* const last = text.data() + text.size();
-  const auto [end, failure] = std::from_chars(text.data(), last, value);
-  const std::string_view unit(end, last);
-  if (failure == std::errc() && (unit == "%" || unit == " %") && value >= 0 && value <= 100) return value / 100;
-  return invalid_input(fmt::format("--max-unmatched: '{}' is no share from 0% to 100%", text));
+Result<double> most_unmatched(const std::string& text) {
+  Result<double> share = parse_percentage(text);
+  if (!share) return invalid_input(fmt::format("--max-unmatched: {}", share.error().message));
+  if (*share >= 0 && *share <= 1) return share;
+  return invalid_input(fmt::format("--max-unmatched must be from 0% to 100%, not {}", text));
 }
 
 Result<std::vector<OperatorTrace>> read_traces(const ImportArguments& arguments) {
@@ -42,7 +40,20 @@ Result<std::vector<OperatorTrace>> read_traces(const ImportArguments& arguments)
     ASSIGN_OR_RETURN(OperatorTrace trace, read_ort_trace(file));
     traces.push_back(std::move(trace));
   }
-  if (traces.empty()) return invalid_input("no profile is named: --ort FILE");
+  for (const std::string& file : arguments.torch) {
+    ASSIGN_OR_RETURN(OperatorTrace trace, read_torch_trace(file, arguments.range));
+    traces.push_back(std::move(trace));
+  }
+  for (const std::string& file : arguments.nsys) {
+    ASSIGN_OR_RETURN(OperatorTrace trace, read_nsys_trace(file, arguments.range));
+    traces.push_back(std::move(trace));
+  }
+  if (traces.empty()) return invalid_input("no profile is named: --ort, --torch or --nsys FILE");
+  for (const OperatorTrace& trace : traces) {
+    if (trace.runtime == traces[0].runtime) continue;
+    return invalid_input(fmt::format("'{}' is of {}, '{}' of {}: profiles of one device are of one runtime",
+                                     traces[0].file, traces[0].runtime, trace.file, trace.runtime));
+  }
   return traces;
 }
 
@@ -50,11 +61,10 @@ std::string matched_text(const ImportedCosts& imported) {
   const Matched& matched = imported.matched;
   std::string text =
       fmt::format("matched   {} of the operators' time: by name {}",
-                  percent(matched.by_name + matched.by_order + matched.layout - imported.without_computation, 1),
+                  percent(matched.by_name + matched.by_order + matched.beside - imported.without_computation, 1),
                   percent(matched.by_name, 1));
   if (matched.by_order > 0) text += fmt::format(", by order {}", percent(matched.by_order, 1));
-  if (matched.layout > 0)
-    text += fmt::format(", changes of layout {} (counted with the operator beside them)", percent(matched.layout, 1));
+  if (matched.beside > 0) text += fmt::format(", counted with the operator beside them {}", percent(matched.beside, 1));
   text += "\n";
   if (imported.without_computation > 0) {
     text += fmt::format("          {} of it is of constants and the like, which nlsplit computes before a run\n",
@@ -137,7 +147,7 @@ std::string text_of(const ImportedCosts& imported, const ImportArguments& argume
 }
 
 Status import_profile(ImportArguments& arguments) {
-  ASSIGN_OR_RETURN(arguments.options.most_unmatched, parse_percent(arguments.most_unmatched));
+  ASSIGN_OR_RETURN(arguments.options.most_unmatched, most_unmatched(arguments.most_unmatched));
   ASSIGN_OR_RETURN(const std::vector<OperatorTrace> traces, read_traces(arguments));
   ASSIGN_OR_RETURN(const Loaded loaded, load(arguments.what, arguments.batch, false));
   ASSIGN_OR_RETURN(const ImportedCosts imported, import_costs(loaded, traces, arguments.options));
@@ -180,6 +190,16 @@ void add_profile_import_command(CLI::App& profile, int& code) {
       ->add_option("--ort", a->ort,
                    "Profiles of ONNX Runtime (SessionOptions.enable_profiling), one or more: of several batches, say")
       ->type_name("FILE...");
+  command
+      ->add_option("--torch", a->torch,
+                   "Profiles of PyTorch (torch.profiler with record_shapes=True, export_chrome_trace())")
+      ->type_name("FILE...");
+  command->add_option("--nsys", a->nsys, "Nsight Systems' exports to SQLite, with NVTX ranges of the nodes' names")
+      ->type_name("FILE...");
+  command
+      ->add_option("--range", a->range,
+                   "Of --torch and --nsys: the name of the ranges that are an execution (default: the outermost)")
+      ->type_name("NAME");
   command->add_option("--device", a->options.device, "The scenario's device that was profiled (default: all are alike)")
       ->type_name("NAME");
   command->add_option("--batch", a->batch, "Of a model alone: samples of a batch (default 1)")

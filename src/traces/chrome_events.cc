@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "base/json_place.h"
 #include "base/mapped_file.h"
@@ -14,6 +13,8 @@ namespace {
 
 using nlohmann::json;
 using Event = json::parse_event_t;
+
+constexpr double most_us = 1e18;  // since 1970 there were less than 2e15
 
 const json* find(const json& object, std::string_view key) {
   if (!object.is_object()) return nullptr;
@@ -74,6 +75,8 @@ class EventList {
     if (duration == nullptr || !duration->is_number()) return wrong_event("\"dur\" is no number of microseconds");
     event.start_us = start->get<double>();
     event.duration_us = duration->get<double>();
+    if (!(std::max(std::abs(event.start_us), std::abs(event.duration_us)) <= most_us))
+      return wrong_event("\"ts\" or \"dur\" is more than any clock shows");
     if (event.duration_us < 0) return wrong_event(fmt::format("\"dur\" is negative: {}", event.duration_us));
     // Some threads of PyTorch's traces have names instead of numbers; they hold no operators.
     event.thread = thread != nullptr && thread->is_number_integer() ? thread->get<int64_t>() : -1;
@@ -116,47 +119,6 @@ Status read_chrome_events(const std::string& path, const std::function<Status(co
   } catch (const json::exception& e) {  // a number no double can hold
     return in_file(path, invalid_input(fmt::format("this is not usable JSON: {}", e.what())));
   }
-}
-
-std::vector<OperatorTime> outermost(std::vector<ThreadEvent> events) {
-  // Of two that start together the longer one is around the other.
-  std::ranges::stable_sort(events, [](const ThreadEvent& a, const ThreadEvent& b) {
-    if (a.event.start_s != b.event.start_s) return a.event.start_s < b.event.start_s;
-    return a.event.seconds > b.event.seconds;
-  });
-  std::map<int64_t, double> ends;  // by thread
-  std::vector<OperatorTime> kept;
-  for (ThreadEvent& one : events) {
-    const double end = one.event.start_s + one.event.seconds;
-    const auto [last, first] = ends.try_emplace(one.thread, end);
-    constexpr double rounding_s = 1e-9;  // times were microseconds with three digits behind the point
-    if (!first && end <= last->second + rounding_s && one.event.start_s < last->second) continue;
-    last->second = end;
-    kept.push_back(std::move(one.event));
-  }
-  return kept;
-}
-
-Result<std::vector<ProfiledRun>> in_runs(const std::string& file, std::vector<Execution> executions,
-                                         std::vector<ThreadEvent> events) {
-  std::ranges::sort(executions, {}, &Execution::start_s);
-  std::vector<std::vector<ThreadEvent>> parts(executions.size());
-  for (size_t r = 1; r < executions.size(); ++r) {
-    if (executions[r].start_s >= executions[r - 1].start_s + executions[r - 1].seconds) continue;
-    return in_file(file, invalid_input(fmt::format(
-                             "executions {} and {} overlap: their operators slowed each other down and cannot be told "
-                             "apart; profile one after the other",
-                             r, r + 1)));
-  }
-  for (ThreadEvent& one : events) {
-    const auto after = std::ranges::upper_bound(executions, one.event.start_s, {}, &Execution::start_s);
-    if (after == executions.begin()) continue;
-    const auto r = static_cast<size_t>(after - executions.begin()) - 1;
-    if (one.event.start_s <= executions[r].start_s + executions[r].seconds) parts[r].push_back(std::move(one));
-  }
-  std::vector<ProfiledRun> runs;
-  for (size_t r = 0; r < parts.size(); ++r) runs.push_back({executions[r].seconds, outermost(std::move(parts[r]))});
-  return runs;
 }
 
 }  // namespace nlsplit::inline traces

@@ -4,15 +4,14 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/result.h"
-#include "traces/trace.h"
 
 namespace nlsplit::inline traces {
+
+inline constexpr double microsecond = 1e-6;
 
 // Of one complete event ("ph": "X").
 struct ChromeEvent {
@@ -29,19 +28,5 @@ struct ChromeEvent {
 // Each complete event in the file's order. Errors name the file, and the byte or the event: no JSON, cut short, no list
 // of events, a complete event without a name or a time, a negative duration, what `take` says.
 Status read_chrome_events(const std::string& path, const std::function<Status(const ChromeEvent&)>& take);
-
-// Orders events by start, and leaves out those that lie within another one of their thread.
-struct ThreadEvent {
-  OperatorTime event;
-  int64_t thread = 0;
-};
-std::vector<OperatorTime> outermost(std::vector<ThreadEvent> events);
-
-// Events to the executions they started in. Error: executions that overlap.
-struct Execution {
-  double start_s = 0, seconds = 0;
-};
-Result<std::vector<ProfiledRun>> in_runs(const std::string& file, std::vector<Execution> executions,
-                                         std::vector<ThreadEvent> events);
 
 }  // namespace nlsplit::inline traces

@@ -4,9 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <map>
-#include <optional>
 
 #include "base/json_place.h"
 #include "graph/operators/operator.h"
@@ -14,68 +13,52 @@
 namespace nlsplit::inline traces {
 namespace {
 
-// Where a runtime fuses operators it names the kernel anew. Here: the last of the network's operators within it, the
-// one that is found by order. ONNX Runtime's contrib operators (docs/ContribOperators.md there).
-struct FusedKind {
-  std::string_view fused, last;
-};
-constexpr std::array fused_kinds = {
-    FusedKind{"SkipLayerNormalization", "LayerNormalization"},
-    FusedKind{"EmbedLayerNormalization", "LayerNormalization"},
-    FusedKind{"FusedConv", "Conv"},
-    FusedKind{"FusedGemm", "Gemm"},
-    FusedKind{"FusedMatMul", "MatMul"},
-    FusedKind{"BiasGelu", "Gelu"},
-    FusedKind{"FastGelu", "Gelu"},
-    FusedKind{"QuickGelu", "Mul"},
-    FusedKind{"BiasSoftmax", "Softmax"},
+// Of a shape seen in an execution and of the network's: they differ, cannot be compared, or are alike but for the
+// batch.
+enum class Likeness : uint8_t { differ, unknown, alike };
+struct Compared {
+  Likeness likeness = Likeness::unknown;
+  int64_t batch = 0;  // where they are alike: the first extent; 0: it is no batch
 };
 
-// Kinds that change where elements lie, and nothing else.
-constexpr std::array<std::string_view, 11> layout_kinds = {"ReorderInput", "ReorderOutput",  "Reshape", "Transpose",
-                                                           "Squeeze",      "Unsqueeze",      "Flatten", "Cast",
-                                                           "MemcpyToHost", "MemcpyFromHost", "Identity"};
-
-std::string_view network_kind(std::string_view op) {
-  const auto found = std::ranges::find(fused_kinds, op, &FusedKind::fused);
-  return found == fused_kinds.end() ? op : found->last;
+Compared compare(const Shape& seen, const Shape& own) {
+  if (seen.empty() || own.empty()) return {};
+  if (seen.back() != own.back() && own.size() > 1) return {Likeness::differ};
+  if (seen.size() != own.size()) return {};  // leading axes may be one, as of a product of matrices
+  if (!std::equal(seen.begin() + 1, seen.end(), own.begin() + 1)) return {Likeness::differ};
+  return {Likeness::alike, seen.front()};
 }
 
-bool is_layout(const OperatorTime& event) {
-  return std::ranges::find(layout_kinds, std::string_view(event.op)) != layout_kinds.end();
-}
-// What a runtime adds behind an operator; all else is before one.
-bool comes_after(const OperatorTime& event) {
-  return event.op == "ReorderOutput" || event.name.starts_with("gemm_output_reshape");
-}
-
-// "ReorderOutput_token_12" → "ReorderOutput".
-std::string_view without_number(std::string_view name) {
-  constexpr std::string_view token = "_token_";
-  const size_t at = name.rfind(token);
-  if (at == name.npos || name.find_first_not_of("0123456789", at + token.size()) != name.npos) return name;
-  return name.substr(0, at);
-}
-
-// What ONNX Runtime puts behind names: "conv1_nchwc", "fc1/MatMulAddFusion", "scores/MatMulScaleFusion/".
-std::optional<std::string_view> shorter(std::string_view name) {
-  for (const std::string_view end : {"_nchwc", "_nhwc"}) {
-    if (name.ends_with(end)) return name.substr(0, name.size() - end.size());
-  }
-  const std::string_view inner = name.ends_with('/') ? name.substr(0, name.size() - 1) : name;
-  const size_t slash = inner.rfind('/');
-  if (slash != inner.npos && slash > 0 && inner.ends_with("Fusion")) return inner.substr(0, slash);
-  return std::nullopt;
-}
-
-// Whether both are alike but for the batch, their first axis; none: they cannot be compared.
-std::optional<bool> alike(const std::optional<Shape>& seen, const Shape& own) {
-  if (!seen || seen->size() != own.size() || own.empty()) return std::nullopt;
-  return std::equal(seen->begin() + 1, seen->end(), own.begin() + 1);
+// Weights may be stored transposed, and with axes of extent 1.
+Compared compare_weights(Shape seen, Shape own) {
+  if (seen.empty() || own.empty()) return {};
+  std::erase(seen, 1);
+  std::erase(own, 1);
+  std::ranges::sort(seen);
+  std::ranges::sort(own);
+  return {seen == own ? Likeness::alike : Likeness::differ};
 }
 
 const Shape& result_shape(const Graph& graph, int node) {
   return graph.value(graph.nodes[static_cast<size_t>(node)].outputs[0]).type.shape;
+}
+
+// Of an operator and a node, by all shapes that the profile says.
+Compared compare(const Graph& graph, const OperatorTime& event, int node) {
+  Compared all;
+  const auto add = [&](const Compared& one) {
+    if (all.likeness != Likeness::differ && one.likeness != Likeness::unknown) all.likeness = one.likeness;
+    if (all.batch == 0) all.batch = one.batch;
+  };
+  if (event.output) add(compare(*event.output, result_shape(graph, node)));
+  const std::vector<ValueId>& operands = graph.nodes[static_cast<size_t>(node)].inputs;
+  for (size_t i = 0; i < std::min(event.inputs.size(), operands.size()); ++i) {
+    if (event.inputs[i].empty() || !operands[i].valid()) continue;
+    const Value& own = graph.value(operands[i]);
+    const bool weight = own.kind == ValueKind::weight;
+    add(weight ? compare_weights(event.inputs[i], own.type.shape) : compare(event.inputs[i], own.type.shape));
+  }
+  return all;
 }
 
 }  // namespace
@@ -90,10 +73,10 @@ NodeFinder::NodeFinder(const Graph& graph) : graph_(graph) {
   std::ranges::stable_sort(names_, {}, [](const auto& entry) { return entry.first; });
 }
 
-int NodeFinder::by_name(std::string_view name) const {
-  for (std::optional<std::string_view> part = without_number(name); part; part = shorter(*part)) {
-    const auto found = std::ranges::lower_bound(names_, *part, {}, [](const auto& entry) { return entry.first; });
-    if (!part->empty() && found != names_.end() && found->first == *part) return found->second;
+int NodeFinder::by_name(const OperatorTime& event) const {
+  for (const std::string_view name : event.nodes) {
+    const auto found = std::ranges::lower_bound(names_, name, {}, [](const auto& entry) { return entry.first; });
+    if (!name.empty() && found != names_.end() && found->first == name) return found->second;
   }
   return -1;
 }
@@ -107,57 +90,69 @@ void NodeFinder::by_order(const ProfiledRun& run, std::vector<EventNode>& found)
   for (size_t n = 0; n < taken.size(); ++n) {
     if (!taken[n]) free[name_of(graph_.nodes[n].op)].push_back(static_cast<int>(n));
   }
-  std::map<std::string_view, std::vector<size_t>> open;
+  // Operators that may be the same nodes.
+  std::map<std::vector<int>, std::vector<size_t>> groups;
   for (size_t e = 0; e < run.events.size(); ++e) {
-    if (found[e].node < 0) open[network_kind(run.events[e].op)].push_back(e);
+    if (found[e].node >= 0) continue;
+    if (std::vector<int> candidates = candidates_of(run.events[e], free); !candidates.empty())
+      groups[std::move(candidates)].push_back(e);
   }
-  for (const auto& [kind, events] : open) {
+  for (const auto& [nodes, events] : groups) {
+    if (nodes.size() != events.size()) continue;
+    for (size_t i = 0; i < events.size(); ++i) found[events[i]] = {nodes[i], MatchedBy::order};
+  }
+}
+
+std::vector<int> NodeFinder::candidates_of(const OperatorTime& event,
+                                           const std::map<std::string_view, std::vector<int>>& free) const {
+  std::vector<int> candidates;
+  for (const std::string_view kind : event.kinds) {
     const auto nodes = free.find(kind);
-    if (nodes == free.end() || nodes->second.size() != events.size()) continue;
-    bool differ = false;
-    for (size_t i = 0; i < events.size(); ++i)
-      differ = differ || alike(run.events[events[i]].output, result_shape(graph_, nodes->second[i])) == false;
-    if (differ) continue;
-    for (size_t i = 0; i < events.size(); ++i) found[events[i]] = {nodes->second[i], MatchedBy::order};
+    if (nodes == free.end()) continue;
+    std::ranges::copy_if(nodes->second, std::back_inserter(candidates),
+                         [&](int node) { return compare(graph_, event, node).likeness != Likeness::differ; });
+    if (!candidates.empty()) break;
   }
+  return candidates;
 }
 
 std::vector<EventNode> NodeFinder::find(const ProfiledRun& run) const {
   const size_t count = run.events.size();
   std::vector<EventNode> found(count);
   for (size_t e = 0; e < count; ++e) {
-    if (const int node = by_name(run.events[e].name); node >= 0) found[e] = {node, MatchedBy::name};
+    if (const int node = by_name(run.events[e]); node >= 0) found[e] = {node, MatchedBy::name};
   }
   by_order(run, found);
   const std::vector<EventNode> named = found;
   for (size_t e = 0; e < count; ++e) {
-    if (found[e].node >= 0 || !is_layout(run.events[e])) continue;
+    if (found[e].node >= 0 || run.events[e].beside == Beside::none) continue;
     size_t before = e, after = e;
     while (before > 0 && named[before].node < 0) --before;
     while (after + 1 < count && named[after].node < 0) ++after;
-    int node = named[comes_after(run.events[e]) ? before : after].node;
+    int node = named[run.events[e].beside == Beside::after ? before : after].node;
     if (node < 0) node = std::max(named[before].node, named[after].node);
-    if (node >= 0) found[e] = {node, MatchedBy::layout};
+    if (node >= 0) found[e] = {node, MatchedBy::beside};
   }
   return found;
 }
 
 namespace {
 
-// The batch of an execution by what its operators returned. Error: their shapes are not those of the network.
+// The batch of an execution by the shapes of its operators. Error: they are not those of the network.
 Result<int64_t> batch_of(const ProfiledRun& run, const std::vector<EventNode>& found, const Graph& graph) {
   std::map<int64_t, size_t> votes;
   size_t alikes = 0, others = 0;
   const OperatorTime* other = nullptr;
   for (size_t e = 0; e < found.size(); ++e) {
-    if (found[e].by != MatchedBy::name) continue;
-    const std::optional<bool> same = alike(run.events[e].output, result_shape(graph, found[e].node));
-    if (!same) continue;
-    ++(*same ? alikes : others);
-    if (*same) ++votes[run.events[e].output->front()];
-    if (!*same && other == nullptr) other = &run.events[e];
+    if (found[e].by != MatchedBy::name && found[e].by != MatchedBy::order) continue;
+    const Compared compared = compare(graph, run.events[e], found[e].node);
+    if (compared.likeness == Likeness::differ) ++others;
+    if (compared.likeness == Likeness::differ && other == nullptr && run.events[e].output) other = &run.events[e];
+    if (compared.likeness != Likeness::alike || compared.batch == 0) continue;
+    ++alikes;
+    ++votes[compared.batch];
   }
-  if (others > alikes) {
+  if (others > alikes && other != nullptr) {
     return invalid_input(fmt::format(
         "'{}' has the result [{}] in this profile and [{}] in the network: the profile is of other input sizes, or of "
         "another network",
@@ -204,7 +199,7 @@ struct Sums {
     matched.not_matched = by[static_cast<size_t>(MatchedBy::nothing)] / all;
     matched.by_name = by[static_cast<size_t>(MatchedBy::name)] / all;
     matched.by_order = by[static_cast<size_t>(MatchedBy::order)] / all;
-    matched.layout = by[static_cast<size_t>(MatchedBy::layout)] / all;
+    matched.beside = by[static_cast<size_t>(MatchedBy::beside)] / all;
     for (const auto& [event, seconds] : without)
       matched.events.push_back({std::string(event.first), std::string(event.second), seconds / all});
     std::ranges::stable_sort(matched.events, std::ranges::greater(), &UnmatchedEvent::share);

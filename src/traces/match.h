@@ -4,14 +4,15 @@
 //   matched.sizes[0].nodes[3]   // seconds of node 3 in each execution at the first batch size
 //
 // An event belongs to a node, in this order:
-//   name     the node or one of its results is called so, also behind what the runtime puts before and after it
-//   order    its kind has as many events without a node as the network has nodes of that kind without an event: the
-//            first is the first, and so on
-//   layout   it changes a layout and has no name: its time counts with the operator after it, or before it
+//   name     the node or one of its results has one of the names that the event has
+//   order    as many events without a node may be the same nodes, by kind and shapes, as there are of these without an
+//            event: the first is the first, and so on
+//   beside   the network may lack it, as a change of layout: its time counts with the operator after it, or before it
 // What is left is listed. Times of operators within each other count once, by the outer one.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,7 +43,7 @@ struct UnmatchedEvent {
 
 struct Matched {
   std::vector<SizeTimes> sizes;                                   // by batch
-  double by_name = 0, by_order = 0, layout = 0, not_matched = 0;  // shares of all events' time
+  double by_name = 0, by_order = 0, beside = 0, not_matched = 0;  // shares of all events' time
   std::vector<UnmatchedEvent> events;                             // without a node, the longest first
 };
 
@@ -51,7 +52,7 @@ struct Matched {
 Result<Matched> match(const std::vector<OperatorTrace>& traces, const Graph& graph, const MatchOptions& options);
 
 // The node of each event; -1: none.
-enum class MatchedBy : uint8_t { nothing, name, order, layout };
+enum class MatchedBy : uint8_t { nothing, name, order, beside };
 struct EventNode {
   int node = -1;
   MatchedBy by = MatchedBy::nothing;
@@ -62,7 +63,9 @@ class NodeFinder {
   std::vector<EventNode> find(const ProfiledRun& run) const;
 
  private:
-  int by_name(std::string_view name) const;
+  int by_name(const OperatorTime& event) const;
+  std::vector<int> candidates_of(const OperatorTime& event,
+                                 const std::map<std::string_view, std::vector<int>>& free) const;
   void by_order(const ProfiledRun& run, std::vector<EventNode>& found) const;
 
   const Graph& graph_;

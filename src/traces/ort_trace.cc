@@ -1,7 +1,11 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "base/json_place.h"
 #include "traces/chrome_events.h"
+#include "traces/runs.h"
 
 namespace nlsplit::inline traces {
 namespace {
@@ -9,7 +13,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::string_view kernel_suffix = "_kernel_time";
-constexpr double microsecond = 1e-6;
 
 // [{"float": [1, 64, 112, 112]}, …]: of the first.
 std::optional<Shape> first_shape(const json* shapes) {
@@ -24,7 +27,70 @@ std::optional<Shape> first_shape(const json* shapes) {
   return shape;
 }
 
-class Reader {
+// Where it fuses operators it names the kernel anew. Here: the last of the network's operators within it, the one that
+// is found by order (docs/ContribOperators.md of ONNX Runtime).
+struct FusedKind {
+  std::string_view fused, last;
+};
+constexpr std::array fused_kinds = {
+    FusedKind{"SkipLayerNormalization", "LayerNormalization"},
+    FusedKind{"EmbedLayerNormalization", "LayerNormalization"},
+    FusedKind{"FusedConv", "Conv"},
+    FusedKind{"FusedGemm", "Gemm"},
+    FusedKind{"FusedMatMul", "MatMul"},
+    FusedKind{"BiasGelu", "Gelu"},
+    FusedKind{"FastGelu", "Gelu"},
+    FusedKind{"QuickGelu", "Mul"},
+    FusedKind{"BiasSoftmax", "Softmax"},
+};
+
+// Kinds that change where elements lie, and nothing else.
+constexpr std::array<std::string_view, 11> layout_kinds = {"ReorderInput", "ReorderOutput",  "Reshape", "Transpose",
+                                                           "Squeeze",      "Unsqueeze",      "Flatten", "Cast",
+                                                           "MemcpyToHost", "MemcpyFromHost", "Identity"};
+
+std::string network_kind(std::string_view op) {
+  const auto found = std::ranges::find(fused_kinds, op, &FusedKind::fused);
+  return std::string(found == fused_kinds.end() ? op : found->last);
+}
+
+// "ReorderOutput_token_12" → "ReorderOutput".
+std::string_view without_number(std::string_view name) {
+  constexpr std::string_view token = "_token_";
+  const size_t at = name.rfind(token);
+  if (at == name.npos || name.find_first_not_of("0123456789", at + token.size()) != name.npos) return name;
+  return name.substr(0, at);
+}
+
+// What it puts behind names: "conv1_nchwc", "fc1/MatMulAddFusion", "scores/MatMulScaleFusion/".
+std::optional<std::string_view> shorter(std::string_view name) {
+  for (const std::string_view end : {"_nchwc", "_nhwc"}) {
+    if (name.ends_with(end)) return name.substr(0, name.size() - end.size());
+  }
+  const std::string_view inner = name.ends_with('/') ? name.substr(0, name.size() - 1) : name;
+  const size_t slash = inner.rfind('/');
+  if (slash != inner.npos && slash > 0 && inner.ends_with("Fusion")) return inner.substr(0, slash);
+  return std::nullopt;
+}
+
+// What it adds behind an operator; all else is before one.
+bool comes_after(const OperatorTime& event) {
+  return event.op == "ReorderOutput" || event.name.starts_with("gemm_output_reshape");
+}
+
+OperatorTime operator_time(const ChromeEvent& event) {
+  OperatorTime one{event.name.substr(0, event.name.size() - kernel_suffix.size()), event.text("op_name"),
+                   event.start_us * microsecond, event.duration_us * microsecond,
+                   first_shape(event.argument("output_type_shape"))};
+  for (std::optional<std::string_view> part = without_number(one.name); part; part = shorter(*part))
+    one.nodes.emplace_back(*part);
+  one.kinds = {network_kind(one.op)};
+  if (std::ranges::find(layout_kinds, std::string_view(one.op)) != layout_kinds.end())
+    one.beside = comes_after(one) ? Beside::after : Beside::before;
+  return one;
+}
+
+class OrtReader {
  public:
   Status take(const ChromeEvent& event) {
     if (event.category == "Session" && event.name == "model_run") {
@@ -41,10 +107,7 @@ class Reader {
     }
     if (events_.size() == most_operator_times)
       return invalid_input(fmt::format("more than {} times of nodes: profile fewer runs", most_operator_times));
-    OperatorTime one{event.name.substr(0, event.name.size() - kernel_suffix.size()), event.text("op_name"),
-                     event.start_us * microsecond, event.duration_us * microsecond,
-                     first_shape(event.argument("output_type_shape"))};
-    events_.push_back({std::move(one), event.thread});
+    events_.push_back({operator_time(event), event.thread});
     return ok_status();
   }
 
@@ -68,7 +131,7 @@ class Reader {
 }  // namespace
 
 Result<OperatorTrace> read_ort_trace(const std::string& path) {
-  Reader reader;
+  OrtReader reader;
   RETURN_IF_ERROR(read_chrome_events(path, [&](const ChromeEvent& event) { return reader.take(event); }));
   return std::move(reader).trace(path);
 }

@@ -1,5 +1,6 @@
 // `nlsim profile import` as a user meets it. The trace is one that ONNX Runtime 1.32 wrote of five runs of zoo:resnet18
-// at batch 1 (SessionOptions.enable_profiling, one thread), with those arguments that are read.
+// at batch 1 (SessionOptions.enable_profiling, one thread), with those arguments that are read. Those of PyTorch and in
+// Nsight Systems' form: scripts/export/profiles.py.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -60,6 +61,28 @@ TEST_F(ProfileImport, KeepsTheTimeOfARun) {
   EXPECT_EQ(costs["models"], json::array({"resnet18"}));
 }
 
+TEST_F(ProfileImport, MatchesPyTorchsOperatorsByOrderAndShapes) {
+  const Outcome outcome = nlsim(fmt::format("profile import zoo:resnet18 --torch {} -o {}",
+                                            NLS_SOURCE_DIR "/tests/tools/traces/torch_resnet18.json", costs_));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("matched   100.0 % of the operators' time: by name 0.0 %, by order "));
+  EXPECT_THAT(outcome.out, HasSubstr("median of 4 executions"));
+  EXPECT_EQ(json::parse(value_of(read_file(costs_)))["machine"], "PyTorch, CPU");
+}
+
+TEST_F(ProfileImport, MatchesNsightsKernelsByTheirRanges) {
+  const std::string trace = NLS_SOURCE_DIR "/tests/tools/traces/nsys_resnet18.sqlite";
+  const Outcome outcome =
+      nlsim(fmt::format("profile import zoo:resnet18 --nsys {} --profiled-batch 1 -o {}", trace, costs_));
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("matched   100.0 % of the operators' time: by name 100.0 %"));
+  EXPECT_THAT(outcome.out, HasSubstr("median of 4 executions"));
+  const Outcome mixed =
+      nlsim(fmt::format("profile import zoo:resnet18 --ort {} --nsys {} -o {}", ort_trace, trace, costs_));
+  EXPECT_EQ(mixed.code, 2);
+  EXPECT_THAT(mixed.err, HasSubstr("profiles of one device are of one runtime"));
+}
+
 TEST_F(ProfileImport, RanksAScenario) {
   ASSERT_EQ(import(ort_trace).code, 0);
   const std::string scenario = scratch_.write("s.yaml", R"(model: zoo:resnet18
@@ -76,6 +99,38 @@ sink: a
   EXPECT_EQ(ranked.code, 0) << ranked.err;
 }
 
+// Batch 1 in operators of 10 us, batch 3 in operators of 30: batch 2 is half-way.
+TEST_F(ProfileImport, DrawsALineBetweenBatches) {
+  const auto of_batch = [&](int batch, int microseconds) {
+    const std::string trace = changed([&](json& events) {
+      for (json& event : events) {
+        if (event["cat"] != "Node") continue;
+        event["dur"] = microseconds;
+        for (json& tensor : event["args"]["output_type_shape"]) tensor.begin().value()[0] = batch;
+      }
+    });
+    return scratch_.write(fmt::format("b{}.json", batch), value_of(read_file(trace)));
+  };
+  const auto time_of_convolutions = [&](const std::string& traces, int batch) {
+    const Outcome outcome = import(traces, fmt::format("--batch {}", batch));
+    EXPECT_EQ(outcome.code, 0) << outcome.err;
+    double sum = 0;
+    const json costs = json::parse(value_of(read_file(costs_)));
+    for (const json& kernel : costs["kernels"]) {
+      if (kernel["signature"].get<std::string>().find(" Conv(") != std::string::npos)
+        sum += kernel["median_s"].get<double>();
+    }
+    return sum;
+  };
+  const std::string one = of_batch(1, 10), three = of_batch(3, 30), both = one + " " + three;
+  EXPECT_THAT(import(both, "--batch 2").out,
+              HasSubstr("assumed   2 samples: on a straight line between batches 1 and 3"));
+  const double at_1 = time_of_convolutions(one, 1), at_3 = time_of_convolutions(three, 3);
+  ASSERT_GT(at_1, 0);
+  EXPECT_NEAR(at_3, 3 * at_1, 1e-9);
+  EXPECT_NEAR(time_of_convolutions(both, 2), 2 * at_1, 1e-9);
+}
+
 TEST_F(ProfileImport, RefusesWhatItCannotKnow) {
   const auto expect_refused = [](const Outcome& outcome, const std::string& why) {
     EXPECT_EQ(outcome.code, 2) << outcome.out;
@@ -85,7 +140,8 @@ TEST_F(ProfileImport, RefusesWhatItCannotKnow) {
   expect_refused(import(ort_trace, "--batch 2"), "micro-batches of 2 samples, and the profile is of batch 1");
   EXPECT_EQ(import(ort_trace, "--batch 2 --scale").code, 0);
   expect_refused(import(ort_trace, "--warm-up 5"), "5 executions at batch 1");
-  expect_refused(import(ort_trace, "--max-unmatched 7"), "is no share");
+  expect_refused(import(ort_trace, "--max-unmatched 7"), "--max-unmatched: '7' has no unit");
+  expect_refused(import(ort_trace, "--max-unmatched 101%"), "--max-unmatched must be from 0% to 100%, not 101%");
   expect_refused(import(changed([](json& events) {
                    for (json& event : events) {
                      if (event["cat"] == "Node") event["args"].erase("output_type_shape");
