@@ -42,7 +42,7 @@ struct CompileOptions {
   // (compile/collective_costs.h); without `all_reduce` and `exact`.
   bool native = false;
   // The stage of ZeRO (Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
-  // 2020), without clipping. 0: none. 1: of a stage's weights each replica updates a share, and keeps the optimizer's
+  // 2020). 0: none. 1: of a stage's weights each replica updates a share, and keeps the optimizer's
   // tensors of that alone. 2: also the sums of gradients; those of each micro-batch are reduced by themselves.
   int zero = 0;
   bool exact = false;  // sums of gradients: the replicas in their order, and of each its micro-batches in theirs;

@@ -392,10 +392,10 @@ class DeviceWriter {
 
   // ---- Messages
 
-  static Instr transfer(Opcode opcode, BufferId buffer, const Port& port) {
+  static Instr transfer(Opcode opcode, const Operand& data, const Port& port) {
     Instr instr;
     instr.opcode = opcode;
-    (opcode == Opcode::send ? instr.reads : instr.writes).push_back({buffer});
+    (opcode == Opcode::send ? instr.reads : instr.writes).push_back(data);
     instr.peer = port.peer;
     instr.tag = port.flow;
     return instr;
@@ -415,7 +415,7 @@ class DeviceWriter {
     moment_ = 0;
     for (const Port& port : slot.recvs) {
       const BufferId buffer = is_credit(port) ? buffers_.credit_in() : buffers_.message(l_.flows[at(port.flow)]);
-      emit(segment, transfer(Opcode::recv, buffer, port));
+      emit(segment, transfer(Opcode::recv, {buffer}, port));
     }
     if (std::ranges::any_of(slot.recvs, [this](const Port& port) { return is_credit(port); }))
       emit(segment, copy({buffers_.credit_in()}, {buffers_.token()}, "credit"));
@@ -426,7 +426,7 @@ class DeviceWriter {
     else if (const Flow& flow = l_.flows[at(port.flow)]; l_.is_converted(flow))
       convert(segment, flow);
     const BufferId buffer = is_credit(port) ? buffers_.credit_out() : buffers_.message(l_.flows[at(port.flow)]);
-    emit(segment, transfer(Opcode::send, buffer, port));
+    emit(segment, transfer(Opcode::send, {buffer}, port));
   }
 
   // ---- Segments
@@ -618,7 +618,7 @@ class DeviceWriter {
       if (slot.stage == source_stage) feed(segment, slot);
       if (sink && slot.phase == Phase::step) {
         const BufferId norm = buffers_.place_of(l_.clipping->norm, 0).buffer;
-        emit(segment, transfer(Opcode::recv, norm, {l_.norm_tag(), l_.group(l_.clipping->stage)[0]}));
+        emit(segment, transfer(Opcode::recv, {norm}, {l_.norm_tag(), l_.group(l_.clipping->stage)[0]}));
       } else if (sink) {
         collect(segment);
       }
@@ -655,12 +655,13 @@ class DeviceWriter {
     for (const int stage : here) reduce_gradients(segment, stage);
     exchange_parts(segment);
     for (const int stage : here) {
-      segment.stage = stage;  // whose states its nodes read
+      if (l_.reductions[at(stage)].sharded) continue;  // each gradient has one part
+      segment.stage = stage;                           // whose states its nodes read
       for (const size_t n : l_.nodes.step[at(stage)]) {
         if (!is_update(g_.nodes[n].op)) compute_all(segment, {n});
       }
     }
-    if (l_.clipping) clip(segment, here);
+    if (l_.clipping) clip(segment);
     segment.stage = own;
   }
 
@@ -669,9 +670,8 @@ class DeviceWriter {
       for (const Tied::Part& part : tied.parts) {
         if (l_.group(part.stage)[0] != d_) continue;
         for (const int to : l_.part_goes_to(tied, part)) {
-          Instr send = transfer(Opcode::send, {}, {l_.part_tag(part.number), to});
-          send.reads = {buffers_.state(part.stage, part.sum)};
-          emit(segment, std::move(send));
+          const Operand sum = buffers_.state(part.stage, part.sum);
+          emit(segment, transfer(Opcode::send, sum, {l_.part_tag(part.number), to}));
         }
       }
     }
@@ -679,45 +679,46 @@ class DeviceWriter {
       for (const Tied::Part& part : tied.parts) {
         const std::vector<int> to = l_.part_goes_to(tied, part);
         if (std::ranges::find(to, d_) == to.end()) continue;
-        emit(segment, transfer(Opcode::recv, buffers_.received_part(part.sum).buffer,
+        emit(segment, transfer(Opcode::recv, buffers_.received_part(part.sum),
                                {l_.part_tag(part.number), l_.group(part.stage)[0]}));
       }
     }
   }
 
   // The squares of the gradients, and with those of other devices the factor.
-  void clip(Segment& segment, const std::vector<int>& here) {
+  void clip(Segment& segment) {
     const Clipping& clipping = *l_.clipping;
-    for (const int stage : here) {
-      segment.stage = stage;
-      compute_all(segment, clipping.sums[at(stage)].nodes);
+    const auto elements = [&](const Clipping::Part& part) {
+      const BufferId squares = buffers_.squares(part.stage);
+      return l_.reductions[at(part.stage)].sharded ? Operand{squares, part.begin, part.end} : Operand{squares};
+    };
+    for (const Clipping::Part& part : clipping.parts) {
+      if (!l_.has_part(part, d_)) continue;
+      segment.stage = part.stage;
+      const auto first = clipping.sums[at(part.stage)].nodes.begin();
+      compute_all(segment, {first + part.begin, first + part.end});
     }
-    const auto is_here = [&](int stage) { return std::ranges::find(here, stage) != here.end(); };
-    const std::vector<int>& adds = l_.group(clipping.stage);
-    for (const int stage : here) {
-      if (clipping.sums[at(stage)].nodes.empty() || l_.group(stage)[0] != d_) continue;
-      for (const int to : adds) {
-        const std::vector<int>& has = l_.group(stage);
-        if (std::ranges::find(has, to) == has.end())
-          emit(segment, transfer(Opcode::send, buffers_.squares(stage), {l_.squares_tag(stage), to}));
-      }
+    for (const Clipping::Part& part : clipping.parts) {
+      if (part.device != d_) continue;
+      for (const int to : part.to)
+        emit(segment, transfer(Opcode::send, elements(part), {l_.squares_tag(part.stage), to}));
     }
     if (!l_.has_factor(d_)) {
       const std::vector<int> to = l_.factor_goes_to();
       if (std::ranges::find(to, d_) == to.end()) return;
       const BufferId factor = buffers_.storage(clipping.factor, 0, clipping.factor).buffer;
-      return emit(segment, transfer(Opcode::recv, factor, {l_.factor_tag(), adds[0]}));
+      return emit(segment, transfer(Opcode::recv, {factor}, {l_.factor_tag(), l_.group(clipping.stage)[0]}));
     }
-    for (int stage = 0; stage < l_.stages(); ++stage) {
-      if (clipping.sums[at(stage)].nodes.empty() || is_here(stage)) continue;
-      emit(segment, transfer(Opcode::recv, buffers_.squares(stage), {l_.squares_tag(stage), l_.group(stage)[0]}));
+    for (const Clipping::Part& part : clipping.parts) {
+      if (!l_.has_part(part, d_))
+        emit(segment, transfer(Opcode::recv, elements(part), {l_.squares_tag(part.stage), part.device}));
     }
     compute(segment, *l_.training->nodes.clip);
-    if (adds[0] != d_) return;
+    if (l_.group(clipping.stage)[0] != d_) return;
     const auto stored = [&](ValueId value) { return buffers_.storage(value, 0, value).buffer; };
     for (const int to : l_.factor_goes_to())
-      emit(segment, transfer(Opcode::send, stored(clipping.factor), {l_.factor_tag(), to}));
-    if (l_.sends_norm()) emit(segment, transfer(Opcode::send, stored(clipping.norm), {l_.norm_tag(), l_.sink}));
+      emit(segment, transfer(Opcode::send, {stored(clipping.factor)}, {l_.factor_tag(), to}));
+    if (l_.sends_norm()) emit(segment, transfer(Opcode::send, {stored(clipping.norm)}, {l_.norm_tag(), l_.sink}));
   }
 
   // Of a step, each once: a tied weight is of several stages, and has one copy here.

@@ -108,17 +108,23 @@ struct Reduction {
   int64_t elements = 0;
 };
 
-// Of clipping. Each device of the stage with the ClipFactor computes it. The first device of every other stage sends
-// the stage's sums of squares to those that have not that stage; the first device of the ClipFactor's stage sends the
-// factor to all that update other stages only, and the norm to the sink.
+// Of clipping. Each device of the stage with the ClipFactor computes it, of all stages' sums of squares. The first
+// device of that stage sends the factor to all that update other stages only, and the norm to the sink.
 struct Clipping {
   struct Sums {                        // of a stage
-    std::vector<size_t> nodes;         // by trained weight
+    std::vector<size_t> nodes;         // by trained weight; of a sharded stage by who has the gradients' sums
     std::map<ValueId, int64_t> place;  // of each node's result: an element of one buffer
+  };
+  // Sums that a device sends to those that compute the factor and have not these sums.
+  struct Part {
+    int stage = 0, device = 0;
+    int64_t begin = 0, end = 0;  // elements of the stage's buffer
+    std::vector<int> to;
   };
   int stage = 0;
   ValueId norm, factor;
-  std::vector<Sums> sums;  // [stage]
+  std::vector<Sums> sums;   // [stage]
+  std::vector<Part> parts;  // of a sharded stage one of each replica that has any, of the others one
 };
 
 // A weight that several stages read: each updates a copy of its own, by the same parts of its gradient. The first
@@ -195,6 +201,8 @@ struct Lowering {
   // Who computes the factor of clipped gradients; who updates other stages only.
   bool has_factor(int device) const;
   std::vector<int> factor_goes_to() const;
+  // Whether the device has the sums of squares, and computes them.
+  bool has_part(const Clipping::Part& part, int device) const;
   // Whether the norm of gradients goes to the sink in a message.
   bool sends_norm() const { return clipping && !has_factor(sink); }
   // Messages of a step: tags behind those of flows, credits and reductions.
@@ -259,6 +267,8 @@ void find_joint_stages(Lowering& lowering);
 Status check_shares(const Lowering& lowering, int stage);
 // Of `schedule`: what reductions are of, and how they are done.
 Status choose_reductions(Lowering& lowering);
+// Of `schedule`, with clipping, when reductions are chosen: who adds which squares.
+void deal_out_squares(Lowering& lowering);
 // How the replicas reduce gradients of which the elements before `end` are complete behind a node, by ascending node.
 // Sets buckets and turns. backward: the nodes of the last backward pass. Without costs it takes one bucket, if it is
 // not told. Errors: of routes.

@@ -239,14 +239,17 @@ class Messages {
 
   // Where steps wait for each other a device's first step has the messages of all its steps.
   void step(int d, const OrderedSlot& slot) {
-    const auto reduces_now = [&](int stage) { return &slot == &l_.slots[at(d)][reduced_at(d, stage)]; };
     if (!l_.steps_together()) {
-      if (reduces_now(slot.stage)) reduce(d, slot, slot.stage);
+      if (reduces_in(d, slot, slot.stage)) reduce(d, slot, slot.stage);
       return gather(d, slot);
     }
-    if (slot.stage == l_.stages() || &slot != &*first_step(d)) return;
+    if (slot.stage == l_.stages()) return;
+    if (&slot == &*first_step(d)) begin_steps(d, slot);
+    gather(d, slot);
+  }
+  void begin_steps(int d, const OrderedSlot& slot) {
     for (const OrderedSlot& other : l_.slots[at(d)]) {
-      if (other.phase == Phase::step && other.stage < l_.stages() && reduces_now(other.stage))
+      if (other.phase == Phase::step && other.stage < l_.stages() && reduces_in(d, slot, other.stage))
         reduce(d, slot, other.stage);
     }
     for (const Tied& tied : l_.tied) {
@@ -256,14 +259,11 @@ class Messages {
       }
     }
     if (!l_.clipping) return;
-    const int adds = l_.clipping->stage;
-    for (int s = 0; s < l_.stages(); ++s) {
-      if (l_.clipping->sums[at(s)].nodes.empty() || l_.group(s)[0] != d) continue;
-      for (const int to : l_.group(adds)) {
-        if (std::ranges::find(l_.group(s), to) == l_.group(s).end()) send_in_step(d, slot, to);
-      }
+    for (const Clipping::Part& part : l_.clipping->parts) {
+      if (part.device != d) continue;
+      for (const int to : part.to) send_in_step(d, slot, to);
     }
-    if (l_.group(adds)[0] != d) return;
+    if (l_.group(l_.clipping->stage)[0] != d) return;
     for (const int to : l_.factor_goes_to()) send_in_step(d, slot, to);
     if (l_.sends_norm()) send_in_step(d, slot, l_.sink);
   }
@@ -275,6 +275,9 @@ class Messages {
     fifo(d, to).push_back({reduction, -1, slot.time, needed, 0});
   }
 
+  bool reduces_in(int d, const OrderedSlot& slot, int stage) const {
+    return &slot == &l_.slots[at(d)][reduced_at(d, stage)];
+  }
   // The slot in which a device reduces the gradients of a stage.
   size_t reduced_at(int d, int stage) const {
     const std::vector<OrderedSlot>& slots = l_.slots[at(d)];

@@ -13,22 +13,6 @@
 
 namespace nlsplit::inline compiler {
 
-bool Lowering::has_factor(int device) const {
-  const std::vector<int>& adds = group(clipping->stage);
-  return std::ranges::find(adds, device) != adds.end();
-}
-
-std::vector<int> Lowering::factor_goes_to() const {
-  std::set<int> to;
-  for (size_t s = 0; s < reductions.size(); ++s) {
-    if (nodes.step[s].empty()) continue;  // it updates nothing
-    for (const int device : reductions[s].group) {
-      if (!has_factor(device)) to.insert(device);
-    }
-  }
-  return {to.begin(), to.end()};
-}
-
 std::vector<int> Lowering::part_goes_to(const Tied& tied, const Tied::Part& part) const {
   const std::vector<int>& has = group(part.stage);
   std::set<int> to;
@@ -148,9 +132,11 @@ bool can_be_sharded(const Lowering& lowering, int stage) {
   const StepNodes& step = lowering.training->nodes;
   const std::vector<size_t>& sums = lowering.nodes.sums[at(stage)];
   const auto is_here = [&](size_t i) { return std::ranges::find(sums, i) != sums.end(); };
-  return !lowering.steps_together() && std::ranges::all_of(step.parts, [&](const std::vector<size_t>& parts) {
-    return parts.size() == 1 || std::ranges::none_of(parts, is_here);
-  });
+  const auto reads = [&](const Tied& tied) { return std::ranges::find(tied.stages, stage) != tied.stages.end(); };
+  return std::ranges::none_of(lowering.tied, reads) &&
+         std::ranges::all_of(step.parts, [&](const std::vector<size_t>& parts) {
+           return parts.size() == 1 || std::ranges::none_of(parts, is_here);
+         });
 }
 
 }  // namespace
@@ -188,6 +174,7 @@ Status choose_reductions(Lowering& lowering) {
     ASSIGN_OR_RETURN(const std::vector<BackwardTime> backward, backward_times(lowering, static_cast<int>(s)));
     RETURN_IF_ERROR(choose_buckets(lowering, completed, backward, costs, reduction));
   }
+  if (lowering.clipping) deal_out_squares(lowering);
   return ok_status();
 }
 

@@ -150,9 +150,6 @@ const BadScenario bad_scenarios[] = {
     {"AllReduceOfInference", "inference", "inference, all_reduce: ring",
      "s.yaml:2:41: 'all_reduce' is for training: mode: training"
        "\n  | workload: {mode: inference, all_reduce: ring, batch: 16, micro_batches: [1, 4]}"},
-    {"ZeroWithClip", "inference", "training, clip: 1.0, zero: 1",
-     "s.yaml:2:45: zero: 1 does not go with clip so far"
-       "\n  | workload: {mode: training, clip: 1.0, zero: 1, batch: 16, micro_batches: [1, 4]}"},
     {"ZeroOfNoStage", "inference", "training, zero: 4",
      "s.yaml:2:34: zero must be from 0 to 3, not 4"
        "\n  | workload: {mode: training, zero: 4, batch: 16, micro_batches: [1, 4]}"},

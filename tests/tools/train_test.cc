@@ -200,6 +200,26 @@ TEST_F(TrainCommand, ReplicasKeepSharesOfTheGradients) {
   EXPECT_THAT(uneven.err, HasSubstr("zero: 2 reduces the gradients of each micro-batch")) << "its own reason";
 }
 
+// Each replica adds the squares of its share. Where two replicas add two gradients there is one order of sums.
+TEST_F(TrainCommand, ClipsGradientsOfWhichReplicasKeepShares) {
+  const auto use = [&](int zero) {
+    const std::string clipped = fmt::format("micro_batches: 2, clip: 0.5, optimizer: adam, zero: {}", zero);
+    scratch_.write("s.yaml", with(learning, "micro_batches: 3, optimizer: adam", clipped) +
+                                 "  front: {stages: [..relu2@m0+m1, rest@m2], schedule: list}\n");
+  };
+  for (const char* plan : {"copies", "front"}) {
+    use(0);
+    const json whole = train(plan, "--steps 6");
+    EXPECT_GT(whole.at("gradient_norms")[0].get<double>(), 0.5) << "clipped";
+    for (const int zero : {1, 2}) {
+      use(zero);
+      const json shares = train(plan, "--steps 6");
+      EXPECT_EQ(shares.at("gradient_norms"), whole.at("gradient_norms")) << plan << " " << zero;
+      EXPECT_EQ(shares.at("losses"), whole.at("losses")) << plan << " " << zero;
+    }
+  }
+}
+
 // By the micro-batch's statistics: the bits depend on neither cuts, recomputation nor a pause, running statistics
 // included.
 TEST_F(TrainCommand, NormalizesByTheSamplesAlikeUnderEveryPlan) {
