@@ -262,23 +262,23 @@ Operand DeviceBuffers::gradients(int stage) {
   return {buffer, 0, elements};
 }
 
-Operand DeviceBuffers::in_room(int stage, size_t bucket) {
+Operand DeviceBuffers::in_bucket_buffer(int stage, size_t bucket) {
   const Reduction& reduction = l_.reductions[at(stage)];
-  const size_t room = room_of(bucket);
-  BufferId& buffer = rooms_[{stage, room}];
+  const size_t which = bucket_buffer_of(bucket);
+  BufferId& buffer = bucket_buffers_[{stage, which}];
   if (!buffer.valid()) {
-    const TensorType type{DType::f32, {room_elements(reduction, room)}};
-    buffer = add_stored(unique_name(fmt::format("bucket_{}_{}", stage, room)), type, BufferKind::comm, 1);
+    const TensorType type{DType::f32, {bucket_buffer_elements(reduction, which)}};
+    buffer = add_stored(unique_name(fmt::format("bucket_{}_{}", stage, which)), type, BufferKind::comm, 1);
   }
   return {buffer, 0, value_elements(reduction.buckets[bucket].reduce.collective)};
 }
 
-Operand DeviceBuffers::in_room(int stage, ValueId sum) {
+Operand DeviceBuffers::in_bucket_buffer(int stage, ValueId sum) {
   const Reduction& reduction = l_.reductions[at(stage)];
   const int64_t begin = reduction.begin.at(sum);
   const size_t bucket = bucket_of(reduction, begin);
   const int64_t there = begin - reduction.buckets[bucket].begin;
-  return {in_room(stage, bucket).buffer, there, there + element_count(g_.value(sum).type.shape)};
+  return {in_bucket_buffer(stage, bucket).buffer, there, there + element_count(g_.value(sum).type.shape)};
 }
 
 Operand DeviceBuffers::received_part(ValueId sum) {

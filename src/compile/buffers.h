@@ -62,8 +62,8 @@ class DeviceBuffers {
   Operand state(int stage, ValueId root);
   Operand gradients(int stage);  // all sums, or the share of them that is kept; none: the stage trains nothing
   // Where the gradients of a bucket lie that are reduced a micro-batch at a time, and the part of a sum in it.
-  Operand in_room(int stage, size_t bucket);
-  Operand in_room(int stage, ValueId sum);
+  Operand in_bucket_buffer(int stage, size_t bucket);
+  Operand in_bucket_buffer(int stage, ValueId sum);
   // A part of a tied weight's gradient, as it comes from the stage that adds it up.
   Operand received_part(ValueId sum);
   // With clipping: the sums of squares of a stage's gradients, which lie in one buffer too; the one that is this value,
@@ -125,8 +125,8 @@ class DeviceBuffers {
   std::unordered_multimap<uint64_t, BufferId> weights_;  // by content
   std::vector<bool> states_;                             // [value]
   std::map<ValueId, BufferId> parts_;
-  std::map<int, BufferId> gradients_, squares_;       // by stage
-  std::map<std::pair<int, size_t>, BufferId> rooms_;  // by stage and room
+  std::map<int, BufferId> gradients_, squares_;                // by stage
+  std::map<std::pair<int, size_t>, BufferId> bucket_buffers_;  // by stage and number
   std::vector<std::pair<ValueId, BufferId>> copies_;
   std::vector<Use> uses_;  // [buffer]
   BufferId workspace_;

@@ -8,9 +8,9 @@
 
 namespace nlsplit::inline compiler {
 
-int64_t room_elements(const Reduction& reduction, size_t room) {
+int64_t bucket_buffer_elements(const Reduction& reduction, size_t bucket_buffer) {
   int64_t most = 0;
-  for (size_t b = room; b < reduction.buckets.size(); b += rooms)
+  for (size_t b = bucket_buffer; b < reduction.buckets.size(); b += bucket_buffers)
     most = std::max(most, value_elements(reduction.buckets[b].reduce.collective));
   return most;
 }

@@ -1,6 +1,6 @@
-// ZeRO, stage 2: where gradients lie whose sums each replica keeps a share of. Those of a micro-batch lie in *rooms*,
-// two of a stage that take turns: while one bucket is reduced in its room, the next one's gradients are made in the
-// other. What a replica has a share of is then added to what it keeps, and the room is free.
+// ZeRO, stage 2: where gradients lie whose sums each replica keeps a share of. A stage has two *bucket buffers*, which
+// take turns with the gradients of a micro-batch: while one bucket is reduced in its buffer, the next one's gradients
+// are made in the other. A replica then adds its share of the bucket to what it keeps, and the buffer is free.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace nlsplit::inline compiler {
 
-inline constexpr size_t rooms = 2;
-inline size_t room_of(size_t bucket) { return bucket % rooms; }
-// Elements that the room of a bucket has: of the largest bucket that lies there.
-int64_t room_elements(const Reduction& reduction, size_t room);
+inline constexpr size_t bucket_buffers = 2;
+inline size_t bucket_buffer_of(size_t bucket) { return bucket % bucket_buffers; }
+// Elements of a bucket buffer: of the largest bucket that lies there.
+int64_t bucket_buffer_elements(const Reduction& reduction, size_t bucket_buffer);
 
 // The bucket that has an element of a stage's gradients.
 size_t bucket_of(const Reduction& reduction, int64_t element);
