@@ -21,6 +21,8 @@
 namespace nlsplit::inline exec {
 namespace {
 
+constexpr size_t most_events = 16;
+
 struct Address {
   std::array<unsigned char, 16> bytes{};
   bool loopback = false;
@@ -67,17 +69,21 @@ Result<SocketWaiter> SocketWaiter::open() {
 }
 
 SocketWaiter::SocketWaiter(SocketWaiter&& other) noexcept
-    : epoll_(std::exchange(other.epoll_, -1)), event_(std::exchange(other.event_, -1)), sockets_(other.sockets_) {}
+    : epoll_(std::exchange(other.epoll_, -1)),
+      event_(std::exchange(other.event_, -1)),
+      sockets_(other.sockets_),
+      news_(other.news_) {}
 
 SocketWaiter::~SocketWaiter() {
   if (epoll_ >= 0) ::close(epoll_);
   if (event_ >= 0) ::close(event_);
 }
 
-void SocketWaiter::find_sockets(const std::vector<int>& except) {
+int SocketWaiter::find_sockets(const std::vector<int>& except) {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir("/proc/self/fd"), ::closedir);
-  if (!folder) return;
+  if (!folder) return 0;
   sockets_ = 0;
+  int found = 0;
   while (const dirent* entry = ::readdir(folder.get())) {
     const std::string_view name = entry->d_name;
     int fd = -1;
@@ -86,12 +92,16 @@ void SocketWaiter::find_sockets(const std::vector<int>& except) {
     epoll_event news{};
     news.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
     news.data.fd = fd;
-    if (::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &news) == 0 || errno == EEXIST) ++sockets_;
+    const bool is_new = ::epoll_ctl(epoll_, EPOLL_CTL_ADD, fd, &news) == 0;
+    if (is_new) ++found;
+    if (is_new || errno == EEXIST) ++sockets_;
   }
+  return found;
 }
 
 SocketWaiter::Woken SocketWaiter::sleep(std::chrono::microseconds longest) {
-  std::array<epoll_event, 16> events{};
+  if (std::exchange(news_, false)) return Woken::by_socket;
+  std::array<epoll_event, most_events> events{};
   constexpr int64_t second = 1'000'000;
   const timespec limit{longest.count() / second, longest.count() % second * 1000};
   int count = ::epoll_pwait2(epoll_, events.data(), events.size(), &limit, nullptr);
@@ -109,6 +119,14 @@ SocketWaiter::Woken SocketWaiter::sleep(std::chrono::microseconds longest) {
     if (woken == Woken::by_time) woken = Woken::by_wake;
   }
   return woken;
+}
+
+// The event of wake() stays: it is no edge.
+bool SocketWaiter::has_news() {
+  std::array<epoll_event, most_events> events{};
+  const int count = ::epoll_wait(epoll_, events.data(), events.size(), 0);
+  for (int e = 0; e < count; ++e) news_ = news_ || events[static_cast<size_t>(e)].data.fd != event_;
+  return news_;
 }
 
 void SocketWaiter::wake() const {

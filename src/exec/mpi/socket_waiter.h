@@ -23,18 +23,22 @@ class SocketWaiter {
   SocketWaiter& operator=(SocketWaiter&&) = delete;
   ~SocketWaiter();
 
-  // Connections appear when the first message goes somewhere. Reads a folder: some 20 us. `except`: not MPI's.
-  void find_sockets(const std::vector<int>& except);
+  // Connections appear when the first message goes somewhere. Reads a folder: some 20 us. `except`: not MPI's. Says how
+  // many are new.
+  int find_sockets(const std::vector<int>& except);
   bool has_sockets() const { return sockets_ > 0; }
 
   Woken sleep(std::chrono::microseconds longest);
   void wake() const;  // any thread; one that comes before sleep() is not lost
+  // Whether a socket had news since the last sleep. What is told here ends the next sleep at once.
+  bool has_news();
 
  private:
   SocketWaiter(int epoll, int event) : epoll_(epoll), event_(event) {}
 
   int epoll_, event_;
   int sockets_ = 0;
+  bool news_ = false;  // told by has_news(): MPI may not have read all of it
 };
 
 }  // namespace nlsplit::inline exec
