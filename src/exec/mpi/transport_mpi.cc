@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <csignal>
@@ -377,7 +378,9 @@ class MpiTransport : public Transport, private NativeCollectives {
     if (moving) return;
     const bool watch = sockets_tell();
     const auto shortest = watch ? shortest_watch : shortest_sleep, longest = watch ? longest_watch : longest_sleep;
+    asleep_.store(true, std::memory_order_relaxed);
     const SocketWaiter::Woken woken = waiter_.sleep(std::min(longest, shortest * (1 << std::min(quiet_++, 4))));
+    asleep_.store(false, std::memory_order_relaxed);
     slept_in_vain_ = watch && woken == SocketWaiter::Woken::by_time;
     if (woken != SocketWaiter::Woken::by_wake) look();
   }
@@ -390,7 +393,11 @@ class MpiTransport : public Transport, private NativeCollectives {
   }
 
   void wake() override {
-    if (!spins_) waiter_.wake();
+    if (spins_) return;
+    waiter_.wake();
+    // Only who sleeps comes before the thread that computes. Who is awake and moves messages may have lost this core to
+    // it, until the kernel's next tick.
+    if (!asleep_.load(std::memory_order_relaxed)) std::this_thread::yield();
   }
 
   Liveness& liveness() override { return liveness_; }
@@ -521,8 +528,9 @@ class MpiTransport : public Transport, private NativeCollectives {
   MPI_Comm program_ = MPI_COMM_NULL, control_ = MPI_COMM_NULL;
   std::map<std::vector<int>, MPI_Comm> groups_;  // of native collectives, by ranks
   bool spins_ = false;
-  int quiet_ = 0;                   // sleeps since something moved
-  Clock::duration longest_look_{};  // in MPI_Test since the last pause
+  std::atomic<bool> asleep_ = false;  // the thread that owns MPI, until a socket has news
+  int quiet_ = 0;                     // sleeps since something moved
+  Clock::duration longest_look_{};    // in MPI_Test since the last pause
   Clock::duration busy_look_ = least_busy_look;
   SocketWaiter waiter_;
   Clock::time_point next_search_{};
