@@ -3,9 +3,9 @@
 //   ASSIGN_OR_RETURN(auto transport, start_mpi({}));     // also without mpirun: one rank
 //
 // MPI_THREAD_FUNNELED: the thread that starts it owns MPI. Open MPI moves messages only inside its calls, so the owner
-// keeps calling MPI_Test and sleeps 50 to 500 us in between (longer while nothing happens), or only yields where there
-// is a core to spare for it. What MPI does not tell, that a rank is lost, exec/heartbeat/ finds out. Not to be
-// linked with SimGrid, which exports functions of the same names.
+// keeps calling MPI_Test and sleeps in between: until a socket has news; where messages come other ways than TCP, 50 to
+// 500 us; or it only yields where there is a core to spare for it. What MPI does not tell, that a rank is lost,
+// exec/heartbeat/ finds out. Not to be linked with SimGrid, which exports functions of the same names.
 #pragma once
 
 #include <memory>
