@@ -4,20 +4,12 @@
 #include <cstdio>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "base/csv.h"
 #include "base/result.h"
 
 namespace nlsplit::inline sweeps {
-
-using CsvRow = std::vector<std::string>;
-
-// One line with its end. Cells with commas or quotes are quoted; a line break in a cell becomes a space, so that a row
-// stays a line.
-std::string csv_line(const CsvRow& cells);
-// The cells of a line without its end. Error: a quote that does not end, or stands in the middle of a cell.
-Result<CsvRow> parse_csv_line(std::string_view line);
 
 // What is in the file. A last line that was not written to its end does not count. Errors: other columns; a line that
 // is no row of them; at file:line.

@@ -18,14 +18,15 @@ namespace {
 
 struct ImportArguments {
   std::string what, output, most_unmatched = "5%";
-  std::vector<std::string> ort, torch, nsys;
+  std::vector<std::string> ort, torch, nsys, nsys_csv;
   std::string range;
   int64_t batch = 1;
   ProfileImport options;
   bool list = false;
 };
 
-constexpr size_t shown_lines = 5;  // of each list, without --list
+constexpr size_t shown_lines = 5;   // of each list, without --list
+constexpr double disturbed = 0.05;  // of an execution: that much less than it took is said to be of other programs
 
 Result<double> most_unmatched(const std::string& text) {
   Result<double> share = parse_percentage(text);
@@ -48,7 +49,11 @@ Result<std::vector<OperatorTrace>> read_traces(const ImportArguments& arguments)
     ASSIGN_OR_RETURN(OperatorTrace trace, read_nsys_trace(file, arguments.range));
     traces.push_back(std::move(trace));
   }
-  if (traces.empty()) return invalid_input("no profile is named: --ort, --torch or --nsys FILE");
+  for (const std::string& file : arguments.nsys_csv) {
+    ASSIGN_OR_RETURN(OperatorTrace trace, read_nsys_csv(file, arguments.range));
+    traces.push_back(std::move(trace));
+  }
+  if (traces.empty()) return invalid_input("no profile is named: --ort, --torch, --nsys or --nsys-csv FILE");
   for (const OperatorTrace& trace : traces) {
     if (trace.runtime == traces[0].runtime) continue;
     return invalid_input(fmt::format("'{}' is of {}, '{}' of {}: profiles of one device are of one runtime",
@@ -142,6 +147,13 @@ std::string text_of(const ImportedCosts& imported, const ImportArguments& argume
         "first {} left out)\n",
         check.batch, to_string(seconds(check.predicted_s)), to_string(seconds(check.measured_s)),
         (check.predicted_s / check.measured_s - 1) * 100, counted(check.executions, "execution"), check.left_out);
+    if (check.predicted_s < (1 - disturbed) * check.measured_s) {
+      text +=
+          "          The profile was disturbed: other programs took time from some operators in most executions, "
+          "which\n"
+          "          medians of operators leave out. Predictions are those of an idle machine; profile on one to "
+          "compare.\n";
+    }
   }
   return text;
 }
@@ -197,8 +209,12 @@ void add_profile_import_command(CLI::App& profile, int& code) {
   command->add_option("--nsys", a->nsys, "Nsight Systems' exports to SQLite, with NVTX ranges of the nodes' names")
       ->type_name("FILE...");
   command
-      ->add_option("--range", a->range,
-                   "Of --torch and --nsys: the name of the ranges that are an execution (default: the outermost)")
+      ->add_option("--nsys-csv", a->nsys_csv, "The same as CSV: nsys stats --report nvtx_gpu_proj_trace --format csv")
+      ->type_name("FILE...");
+  command
+      ->add_option(
+          "--range", a->range,
+          "Of --torch, --nsys and --nsys-csv: the name of the ranges that are an execution (default: the outermost)")
       ->type_name("NAME");
   command->add_option("--device", a->options.device, "The scenario's device that was profiled (default: all are alike)")
       ->type_name("NAME");

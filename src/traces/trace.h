@@ -59,4 +59,8 @@ Result<OperatorTrace> read_torch_trace(const std::string& path, const std::strin
 // nodes. Errors: no database, tables or columns that are missing, kernels outside of all ranges only.
 Result<OperatorTrace> read_nsys_trace(const std::string& path, const std::string& range);
 
+// Its report nvtx_gpu_proj_trace as CSV, where ranges have the times of their kernels already. Ranges within which
+// there are no others are operators. Errors: columns that are missing, cells that are no numbers, at their line.
+Result<OperatorTrace> read_nsys_csv(const std::string& path, const std::string& range);
+
 }  // namespace nlsplit::inline traces

@@ -56,8 +56,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace nlsplit::fuzz;
   static const Folder folder("trace");
   const std::string path = folder.write("t", text_of(data, size));
-  for (const auto& trace : {read_ort_trace(path), read_torch_trace(path, ""), read_torch_trace(path, "run"),
-                            read_nsys_trace(path, ""), read_nsys_trace(path, "run")}) {
+  for (const auto& trace :
+       {read_ort_trace(path), read_torch_trace(path, ""), read_torch_trace(path, "run"), read_nsys_trace(path, ""),
+        read_nsys_trace(path, "run"), read_nsys_csv(path, ""), read_nsys_csv(path, "run")}) {
     if (accepted(trace)) look_at(*trace);
   }
   return 0;

@@ -1,4 +1,4 @@
-// The CSV: quoting, and what of a file that broke off counts.
+// The CSV: what of a file that broke off counts.
 #include "sweep/sweep_file.h"
 
 #include <gmock/gmock.h>
@@ -11,23 +11,6 @@ namespace nlsplit {
 namespace {
 
 using ::testing::HasSubstr;
-
-TEST(SweepFile, QuotesWhatNeedsIt) {
-  const CsvRow row = {"plain", "a,b", "say \"x\"", "", "two\nlines", "\"", ","};
-  const std::string line = csv_line(row);
-  EXPECT_EQ(line, "plain,\"a,b\",\"say \"\"x\"\"\",,two lines,\"\"\"\",\",\"\n");
-  CsvRow back = row;
-  back[4] = "two lines";
-  EXPECT_EQ(*parse_csv_line(line.substr(0, line.size() - 1)), back);
-  EXPECT_EQ(*parse_csv_line(""), CsvRow{""});
-  EXPECT_EQ(*parse_csv_line("a,"), (CsvRow{"a", ""}));
-}
-
-TEST(SweepFile, RefusesWhatIsNoRow) {
-  EXPECT_EQ(parse_csv_line("\"a").error().message, "a quoted cell without its end");
-  EXPECT_EQ(parse_csv_line("a\"b\"").error().message, "a quote in the middle of a cell");
-  EXPECT_EQ(parse_csv_line("\"a\"b").error().message, "something behind a quoted cell");
-}
 
 TEST(SweepFile, DropsALastLineThatBrokeOff) {
   const Scratch scratch;

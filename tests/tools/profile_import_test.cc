@@ -56,9 +56,32 @@ TEST_F(ProfileImport, KeepsTheTimeOfARun) {
   EXPECT_THAT(outcome.out, HasSubstr("matched   100.0 % of the operators' time"));
   EXPECT_THAT(outcome.out, HasSubstr("batch 1   1 ms on one device with these costs, 1 ms by the profile (+0.0 %; "
                                      "median of 4 executions"));
+  EXPECT_THAT(outcome.out, ::testing::Not(HasSubstr("disturbed")));
   const json costs = json::parse(value_of(read_file(costs_)));
   EXPECT_EQ(costs["machine"], "ONNX Runtime, CPUExecutionProvider");
   EXPECT_EQ(costs["models"], json::array({"resnet18"}));
+}
+
+// In each execution another operator was interrupted, for half a millisecond.
+TEST_F(ProfileImport, SaysThatOtherProgramsTookTime) {
+  const std::string trace = changed([](json& events) {
+    int execution = 0, operators = 0;
+    for (json& event : events) {
+      if (event["cat"] == "Node") {
+        const int one = operators++;
+        event["ts"] = execution * 1'000'000 + 20 * one + (one > 2 * execution ? 500 : 0);
+        event["dur"] = one == 2 * execution ? 510 : 10;
+      } else if (event["name"] == "model_run") {
+        event["ts"] = 1'000'000 * execution++;
+        event["dur"] = 1500;
+        operators = 0;
+      }
+    }
+  });
+  const Outcome outcome = import(trace);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("1 ms on one device with these costs, 1.5 ms by the profile (-33.3 %"));
+  EXPECT_THAT(outcome.out, HasSubstr("The profile was disturbed"));
 }
 
 TEST_F(ProfileImport, MatchesPyTorchsOperatorsByOrderAndShapes) {

@@ -205,5 +205,37 @@ TEST_F(NsysTrace, SaysWhatIsMissing) {
   EXPECT_THAT(said(), HasSubstr("no kernel with its launch"));
 }
 
+TEST(NsysCsv, RangesWithoutOthersInThemAreOperators) {
+  const Scratch scratch;
+  const std::string path =
+      scratch.write("t.csv",
+                    "Processing [t.sqlite] with [nvtx_gpu_proj_trace.py]...\n\n"
+                    "Name,Projected Start (ns),Projected Duration (ns),Orig Start (ns),Orig Duration "
+                    "(ns),Style,PID,TID,NumGPUOps,Lvl,"
+                    "NumChild,RangeId,ParentId,RangeStack\n"
+                    ":run,100,60,0,90,PushPop,7,8,2,0,2,1,,:1\n\":a,b\",100,20,5,15,PushPop,7,8,1,1,0,2,1,:1:2\n"
+                    ":c,130,25,30,15,PushPop,7,8,1,1,0,3,1,:1:3\nx,130,20,30,15,StartEnd,7,8,1,1,0,3,1,:1:3\n");
+  const OperatorTrace trace = value_of(read_nsys_csv(path, ""));
+  ASSERT_EQ(trace.runs.size(), 1U);
+  EXPECT_THAT(names(trace.runs[0]), ElementsAre("a,b", "c"));
+  EXPECT_THAT(trace.runs[0].events[0].nodes, ElementsAre("a,b"));
+  EXPECT_NEAR(trace.runs[0].events[1].seconds, 25e-9, 1e-12);
+  EXPECT_NEAR(trace.runs[0].seconds, 55e-9, 1e-12);
+}
+
+TEST(NsysCsv, ErrorsNameTheirLine) {
+  const Scratch scratch;
+  const auto said = [&](const std::string& text) { return error(read_nsys_csv(scratch.write("t.csv", text), "")); };
+  const std::string head =
+      "Name,Projected Start (ns),Projected Duration (ns),Orig Start (ns),Orig Duration (ns),Style,TID,NumChild\n";
+  EXPECT_THAT(said("a,b\n1,2\n"), HasSubstr("no line has the column 'Projected Duration (ns)'"));
+  EXPECT_THAT(said("Name,Projected Duration (ns)\n"), HasSubstr("t.csv:1:1: no column 'Projected Start (ns)'"));
+  EXPECT_THAT(said(head + ":a,1,2,3\n"), HasSubstr("t.csv:2:1: 4 cells below 8 columns"));
+  EXPECT_THAT(said(head + ":a,1,2,3,4,PushPop,8,0\n:a,1,-2,3,4,PushPop,8,0\n"),
+              HasSubstr("t.csv:3:1: '-2' is no whole"));
+  EXPECT_THAT(said(head + "\":a,1,2,3,4,PushPop,8,0\n"), HasSubstr("t.csv:2:1: a quoted cell without its end"));
+  EXPECT_THAT(said(head), HasSubstr("no operator is in a range"));
+}
+
 }  // namespace
 }  // namespace nlsplit
