@@ -10,6 +10,7 @@
 #include "graph/dot.h"
 #include "graph/operators/operator.h"
 #include "graph/passes/passes.h"
+#include "kernels/cpu.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
 
@@ -26,6 +27,16 @@ Status add_gradients(const std::string& name, Model& model) {
   return ok_status();
 }
 
+}  // namespace
+
+Result<Level> level_of(const ShowArguments& arguments) {
+  if (!arguments.isa.empty()) return parse_level(arguments.isa);
+  const Result<Isa> best = best_isa();
+  return best.ok() ? Level(*best) : Level();
+}
+
+namespace {
+
 Status show(const ShowArguments& arguments) {
   if (arguments.memory) return show_memory(arguments);
   if (!arguments.json.empty() && !arguments.costs) return invalid_input("--json needs --costs or --memory");
@@ -34,6 +45,8 @@ Status show(const ShowArguments& arguments) {
         fmt::format("{0} is a scenario, and `nlsim show` prints a network: name its model (zoo:…, *.onnx), or add "
                     "--memory for what a plan of the scenario takes. `nlsim rank {0}` ranks its plans",
                     arguments.model.model));
+  if (!arguments.isa.empty() && arguments.code.empty()) return invalid_input("--isa needs --memory or --code");
+  if (!arguments.code.empty()) return show_code(arguments);
   ASSIGN_OR_RETURN(Model model, load_model(arguments.model));
   if (arguments.fused) {
     ASSIGN_OR_RETURN(model.graph, optimize(model.graph, model.weights));
@@ -106,6 +119,11 @@ void add_show_command(CLI::App& app, int& code) {
                                        "scenario: then of every device and stage of a plan")
                             ->excludes(costs, dot, fused, passes);
   command
+      ->add_option("--code", arguments->code,
+                   "What is generated for this computation: its loops, LLVM's IR and assembly (docs/generated.md)")
+      ->type_name("NODE")
+      ->excludes(fused, passes, costs, dot, memory);
+  command
       ->add_option("--json", arguments->json,
                    "With --costs or --memory: the figures as JSON to this file, - for "
                    "standard output")
@@ -122,10 +140,9 @@ void add_show_command(CLI::App& app, int& code) {
       ->excludes(plan);
   command
       ->add_option("--isa", arguments->isa,
-                   "With --memory of a model: kernels of this instruction level (v2, v3, v4, neon; default: this "
-                   "machine's)")
-      ->type_name("LEVEL")
-      ->needs(memory);
+                   "With --memory of a model, and --code: kernels of this instruction level (v2, v3, v4, neon; "
+                   "default: this machine's)")
+      ->type_name("LEVEL");
   command->footer(pass_list() + "\n" + command->get_footer());
   command->callback([arguments, &code] {
     if (const Status status = show(*arguments); !status.ok()) code = report(status.error());

@@ -15,7 +15,8 @@ struct ShowArguments {
   std::string passes = {};  // empty: not asked for
   std::string loss = {};    // of --differentiate; empty: no gradients
   std::string json;         // of costs or memory: a file, - for standard output
-  std::string isa;          // of memory: the level whose kernels are meant
+  std::string code = {};    // the node whose kernel's code is asked for; empty: none
+  std::string isa;          // of memory and code: the level whose kernels are meant
   PlanChoice choice;        // of memory, where the model is a scenario
 };
 
@@ -24,6 +25,12 @@ Status show_costs(const ShowArguments& arguments, const Graph& graph);
 
 // What the network takes of one device's memory; of a scenario, what a plan takes of every device's.
 Status show_memory(const ShowArguments& arguments);
+
+// What is generated for a node's computation: loops, LLVM's IR, assembly.
+Status show_code(const ShowArguments& arguments);
+
+// The level that the arguments name, else the best of this machine.
+Result<Level> level_of(const ShowArguments& arguments);
 
 // A text, or its figures as JSON, where the user wants them.
 Status print_or_save(const std::string& text, const std::string& json, const std::string& file);

@@ -8,7 +8,6 @@
 
 #include "compile/compile.h"
 #include "graph/passes/passes.h"
-#include "kernels/cpu.h"
 #include "program/footprint.h"
 #include "report/table.h"
 #include "tools/nlsim_show.h"
@@ -41,11 +40,7 @@ Result<ShownMemory> unsplit(const ShowArguments& arguments) {
   Device device;
   device.name = "cpu0";
   device.memory = bytes(std::numeric_limits<int64_t>::max() / 2);
-  if (!arguments.isa.empty()) {
-    ASSIGN_OR_RETURN(device.level, parse_level(arguments.isa));
-  } else if (const Result<Isa> best = best_isa(); best.ok()) {
-    device.level = *best;
-  }
+  ASSIGN_OR_RETURN(device.level, level_of(arguments));
   ASSIGN_OR_RETURN(Model model, load_model(arguments.model));
   ASSIGN_OR_RETURN(model.graph, optimize(model.graph, model.weights));
   RETURN_IF_ERROR(convert_precision(arguments.model, model));

@@ -14,6 +14,7 @@
 #include "graph/passes/passes.h"
 #include "graph/passes/precision.h"
 #include "graph/zoo/zoo.h"
+#include "kernels/find_module.h"
 #include "kernels/module/kernel_library.h"
 #include "testing/compile_program.h"
 

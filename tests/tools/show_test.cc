@@ -4,7 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "graph/builder.h"
 #include "graph/graph.h"
+#include "graph/onnx/export.h"
 #include "testing/value_of.h"
 #include "tools/run_program.h"
 
@@ -151,13 +153,33 @@ TEST_F(Show, ADrawing) {
   EXPECT_THAT(drawing.out, HasSubstr("label=\"conv1, relu1\\nConv + Relu\\n"));
 }
 
+TEST_F(Show, TheCodeOfAGeneratedKernel) {
+  GraphBuilder builder("small");
+  const ValueId x = builder.input("x", {DType::f32, {1, 8, 100}});
+  builder.output(value_of(builder.add(Op::Floor, "down", {x}, {})));
+  const std::string model = scratch_ / "small.onnx";
+  ASSERT_TRUE(export_onnx(std::move(builder).finish(), WeightStore(), model).ok());
+  const Outcome unknown = nlsim("show " + model + " --code dawn");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.err, HasSubstr("is called 'dawn', did you mean 'down'?; generated kernels: down"));
+  const Outcome code = nlsim("show " + model + " --code down --isa v2");
+  if (code.err.find("libnlsplit_codegen.so") != std::string::npos) GTEST_SKIP() << "built without LLVM";
+  ASSERT_EQ(code.code, 0) << code.err;
+  for (const char* part : {"generated_v2 Floor(f32[1,8,100])", "for i0 < 800", "define", "llvm.floor", "\tret"})
+    EXPECT_THAT(code.out, HasSubstr(part));
+  const Outcome made = nlsim("show zoo:simple_cnn --code conv1 --isa v2");
+  EXPECT_EQ(made.code, 2);
+  EXPECT_THAT(made.err, HasSubstr("computes 'conv1, relu1': code that nlsplit was built with"));
+}
+
 TEST_F(Show, WhatDoesNotGoTogetherIsRefused) {
   for (const std::string& arguments :
        {std::string("zoo:simple_cnn --json -"), scenario_, scenario_ + " --costs",
         std::string("zoo:simple_cnn --costs --memory"), std::string("zoo:simple_cnn --costs --dot"),
         std::string("zoo:simple_cnn --memory --fused"), std::string("zoo:simple_cnn --memory --plan 1"),
         std::string("zoo:simple_cnn --isa v2"), std::string("zoo:simple_cnn --memory --isa v9"),
-        scenario_ + " --memory --isa v2", scenario_ + " --memory --batch 4", scenario_ + " --memory --plan nobody"}) {
+        scenario_ + " --memory --isa v2", std::string("zoo:simple_cnn --code conv1 --costs"),
+        scenario_ + " --code conv1", scenario_ + " --memory --batch 4", scenario_ + " --memory --plan nobody"}) {
     const Outcome outcome = nlsim("show " + arguments);
     EXPECT_EQ(outcome.code, 2) << arguments << "\n" << outcome.out;
     EXPECT_NE(outcome.err, "") << arguments;

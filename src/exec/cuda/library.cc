@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "exec/cuda/stand_in.h"
-#include "kernels/module/kernel_library.h"
+#include "kernels/find_module.h"
 
 namespace nlsplit::inline exec {
 namespace {

@@ -1,6 +1,6 @@
 // What loops become by a compiler, and the module that compiles them (generated/llvm): one function, found as those of
-// the kernels' modules are. The module that holds LLVM is loaded where loops are run for the first time, so whoever
-// only plans does without.
+// the kernels' modules are. The module that holds LLVM is loaded where loops are run for the first time, or shown as
+// code, so whoever only plans does without.
 #pragma once
 
 #include <cstdint>
@@ -37,6 +37,11 @@ struct CodegenModule {
   Result<LoopFunction> (*compile)(const Loops& loops, Isa isa) = nullptr;
   Result<LoopListing> (*list)(const Loops& loops, Isa isa) = nullptr;  // what compile makes, as text
 };
+
+inline constexpr const char* codegen_file = "libnlsplit_codegen.so";
+// Stays loaded: its code may run until the process ends. Error: LLVM's library is missing, or the file is of another
+// version.
+Result<const CodegenModule*> load_codegen(const std::string& path);
 
 }  // namespace nlsplit::inline kernels
 

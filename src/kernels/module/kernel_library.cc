@@ -4,11 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <mutex>
-#include <system_error>
 #include <utility>
 
+#include "kernels/find_module.h"
 #include "kernels/module/kernel_module.h"
 
 namespace nlsplit::inline kernels {
@@ -46,19 +45,6 @@ Status check_module(const KernelModule& module, Isa isa, const std::string& path
 }
 
 }  // namespace
-
-Result<std::string> find_module(std::string_view name) {
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  if (error) return io_error(fmt::format("cannot tell where this program lies: {}", error.message()));
-  std::string tried;
-  for (const char* folder : {"../lib", NLSPLIT_INSTALLED_KERNELS}) {
-    const std::filesystem::path path = (program.parent_path() / folder / name).lexically_normal();
-    if (std::filesystem::exists(path, error)) return path.string();
-    tried += fmt::format("{}{}", tried.empty() ? "" : " nor ", path.string());
-  }
-  return io_error(fmt::format("there is neither {}", tried));
-}
 
 Result<KernelLibrary> KernelLibrary::load(Isa isa) {
   RETURN_IF_ERROR(check_level(isa));

@@ -7,16 +7,11 @@
 
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "kernels/cpu.h"
 #include "kernels/module/kernel.h"
 
 namespace nlsplit::inline kernels {
-
-// A file from beside the running program: ../lib where it was built, ../<libdir>/nlsplit where it was installed. Error:
-// there is none; names the places.
-Result<std::string> find_module(std::string_view name);
 
 class KernelLibrary {
  public:

@@ -22,25 +22,17 @@
 namespace nlsplit::inline kernels {
 namespace {
 
-// libnlsplit_codegen.so beside the module that this is in; nullptr: it was not built. Stays loaded: its code may run
-// until the process ends.
-const CodegenModule* load_codegen() {
+// The module beside the one that this is in; nullptr: it was not built, or LLVM's library is missing.
+const CodegenModule* codegen_beside() {
   Dl_info here;
-  if (dladdr(reinterpret_cast<const void*>(&load_codegen), &here) == 0 || here.dli_fname == nullptr) return nullptr;
-  const std::filesystem::path path = std::filesystem::path(here.dli_fname).parent_path() / "libnlsplit_codegen.so";
+  if (dladdr(reinterpret_cast<const void*>(&codegen_beside), &here) == 0 || here.dli_fname == nullptr) return nullptr;
+  const std::filesystem::path path = std::filesystem::path(here.dli_fname).parent_path() / codegen_file;
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return nullptr;
-  void* handle = dlopen(path.c_str(), RTLD_LOCAL | RTLD_NOW | RTLD_NODELETE);
-  if (handle == nullptr) {  // without LLVM's library
-    fmt::print(stderr, "generated kernels are interpreted, which is slower: {}\n", dlerror());
-    return nullptr;
-  }
-  const auto function = reinterpret_cast<decltype(&nlsplit_codegen_module)>(dlsym(handle, "nlsplit_codegen_module"));
-  const CodegenModule own;
-  const CodegenModule* module = function == nullptr ? nullptr : function();
-  CHECK(module != nullptr && module->interface == own.interface && module->loops_bytes == own.loops_bytes,
-        fmt::format("{} and the kernels' module differ: build both together", path.string()));
-  return module;
+  const auto module = load_codegen(path.string());
+  if (module.ok()) return *module;
+  fmt::print(stderr, "generated kernels are interpreted, which is slower: {}\n", module.error().message);
+  return nullptr;
 }
 
 struct ReadyLoops {
@@ -50,7 +42,7 @@ struct ReadyLoops {
 };
 
 ReadyLoops make_ready(const ComputeDesc& desc) {
-  static const CodegenModule* const codegen = load_codegen();
+  static const CodegenModule* const codegen = codegen_beside();
   ReadyLoops ready{lower(desc), nullptr, {}};
   const Status sound = verify(ready.loops);
   CHECK(sound.ok(), sound.ok() ? "" : sound.error().message);
