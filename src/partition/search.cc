@@ -9,6 +9,7 @@
 #include <numeric>
 #include <set>
 
+#include "base/sort_large.h"
 #include "graph/operators/operator.h"
 #include "partition/cuts.h"
 #include "partition/plan_scorer.h"
@@ -20,8 +21,6 @@ namespace {
 constexpr size_t few_devices = 8;  // of more, those that are no different from others are not looked at by themselves
 
 constexpr size_t kinds_of_cuts = 8;  // at least, among the candidates
-
-constexpr size_t most_scored_after_interrupt = 1000;  // far more than are timed then
 
 double binomial(size_t n, size_t k) {
   if (k > n) return 0;
@@ -51,22 +50,10 @@ bool before(const ScoredPlan& a, const ScoredPlan& b) {
   return false;
 }
 
-// There may be millions: each is moved once.
-void sort_by_bound(std::vector<ScoredPlan>& plans) {
-  std::vector<ScoredPlan*> order;
-  order.reserve(plans.size());
-  for (ScoredPlan& plan : plans) order.push_back(&plan);
-  std::ranges::sort(order, [](const ScoredPlan* a, const ScoredPlan* b) { return before(*a, *b); });
-  std::vector<ScoredPlan> sorted;
-  sorted.reserve(plans.size());
-  for (ScoredPlan* plan : order) sorted.push_back(std::move(*plan));
-  plans = std::move(sorted);
-}
-
 // The best `wanted`, of plans with the same cuts a share at most, as long as there are others: their bounds are off
 // alike.
 std::vector<ScoredPlan> best_of_many_kinds(std::vector<ScoredPlan> found, size_t wanted) {
-  sort_by_bound(found);
+  sort_large(found, before);
   if (found.size() <= wanted) return found;
   const size_t most_alike = std::max<size_t>(1, wanted / kinds_of_cuts);
   std::map<std::vector<size_t>, size_t> of_cuts;
@@ -192,15 +179,14 @@ Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, H
   ASSIGN_OR_RETURN(FoundPlans candidates, method->find(space));
   result.proved = candidates.proved && !space.interrupted();
   for (std::vector<Stage>& stages : candidates.plans) {
-    if (space.interrupted() && found.size() >= most_scored_after_interrupt) break;
+    if (space.interrupted() && found.size() >= most_after_interrupt) break;
     if (stages.size() == 1 && !whole.insert(stages[0].devices).second) continue;
     if (std::ranges::find(seeds, stages) == seeds.end()) add(std::move(stages), found);
   }
-  found = best_of_many_kinds(std::move(found),
-                             space.interrupted() ? std::min(wanted, most_scored_after_interrupt) : wanted);
+  found = best_of_many_kinds(std::move(found), space.interrupted() ? std::min(wanted, most_after_interrupt) : wanted);
   result.plans = std::move(always);
   std::move(found.begin(), found.end(), std::back_inserter(result.plans));
-  sort_by_bound(result.plans);
+  sort_large(result.plans, before);
   return result;
 }
 

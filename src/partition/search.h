@@ -63,6 +63,10 @@ struct ScoredPlan {
   double inner_nodes = 0, inner_instructions = 0;
 };
 
+// Of an interrupted search the best so many plans are kept, besides whole models and rules: far more than are then
+// timed.
+inline constexpr size_t most_after_interrupt = 1000;
+
 // The most devices that methods look at which keep sets of them (all but `orders`): the fastest.
 inline constexpr size_t most_grouped_devices = 64;
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/cores.h"
+#include "base/sort_large.h"
 #include "compile/split.h"
 #include "compile/split_training.h"
 #include "partition/search_splits.h"
@@ -18,20 +19,8 @@ namespace {
 // Plans with stages split inside their layers that are looked at: max_candidates / 5, shared by the micro-batch counts,
 // for they take longer to lower than others.
 constexpr size_t split_candidates_part = 5, least_split_candidates = 50;
-constexpr size_t most_splits_after_interrupt = 1000;  // the best ones: far more than are timed then
 // Plans that are no split, and their layers, each copy counted, up to which all are simulated.
 constexpr size_t most_yardsticks = 100, most_yardstick_layers = 100'000;
-
-// A stable sort. There may be millions and they are large: each is moved once.
-void sort_by_bound(std::vector<Candidate>& candidates) {
-  std::vector<std::pair<double, size_t>> order(candidates.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = {candidates[i].bound, i};
-  std::ranges::sort(order);
-  std::vector<Candidate> sorted;
-  sorted.reserve(order.size());
-  for (const auto& [bound, i] : order) sorted.push_back(std::move(candidates[i]));
-  candidates = std::move(sorted);
-}
 
 }  // namespace
 
@@ -53,7 +42,7 @@ Status Ranker::collect_candidates() {
     candidates_.push_back(std::move(candidate));
   }
   // The promising ones first, yardsticks and own plans before them all, in case somebody interrupts.
-  sort_by_bound(candidates_);
+  sort_large(candidates_, [](const Candidate& a, const Candidate& b) { return a.bound < b.bound; });
   return ok_status();
 }
 
@@ -189,7 +178,7 @@ void Ranker::add_found(Searched& searched) {
   ranking_.proved &= found.proved;
   ranking_.space += found.space * static_cast<double>(scenario_.schedules.size());
   const std::vector<ScoredPlan> plans = std::exchange(found.plans, {});  // there may be millions
-  const size_t most_splits = interrupted() ? most_splits_after_interrupt : plans.size();
+  const size_t most_splits = interrupted() ? most_after_interrupt : plans.size();
   candidates_.reserve(candidates_.size() + std::min(plans.size(), most_splits) * scenario_.schedules.size());
   size_t splits = 0;
   for (const ScoredPlan& scored : plans) {

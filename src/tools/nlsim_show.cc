@@ -15,6 +15,13 @@
 #include "tools/exit.h"
 
 namespace nlsplit::inline tools {
+
+Result<Level> level_of(const ShowArguments& arguments) {
+  if (!arguments.isa.empty()) return parse_level(arguments.isa);
+  const Result<Isa> best = best_isa();
+  return best.ok() ? Level(*best) : Level();
+}
+
 namespace {
 
 // Loss and gradients behind the network.
@@ -26,16 +33,6 @@ Status add_gradients(const std::string& name, Model& model) {
   model.graph = std::move(made.graph);
   return ok_status();
 }
-
-}  // namespace
-
-Result<Level> level_of(const ShowArguments& arguments) {
-  if (!arguments.isa.empty()) return parse_level(arguments.isa);
-  const Result<Isa> best = best_isa();
-  return best.ok() ? Level(*best) : Level();
-}
-
-namespace {
 
 Status show(const ShowArguments& arguments) {
   if (arguments.memory) return show_memory(arguments);
