@@ -1,12 +1,15 @@
 // Generated kernels beside the reference loops they stand for: one thread, this CPU's best level. Results are compared
-// before anything is timed.
+// before anything is timed. And what it takes to compile all of them, or to load them from a cache.
 //
 //   generated_bench --benchmark_enable_random_interleaving --benchmark_repetitions=5
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
+#include <stdlib.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +18,9 @@
 #include "base/random.h"
 #include "graph/elements.h"
 #include "kernels/cpu.h"
+#include "kernels/find_module.h"
+#include "kernels/generated/compiled.h"
+#include "kernels/generated/lower.h"
 #include "kernels/module/kernel_library.h"
 #include "kernels/signature.h"
 
@@ -126,6 +132,48 @@ void time_generated(benchmark::State& state, const KernelLibrary& library, const
   for (auto _ : state) run.run();
 }
 
+// All cases one after the other, as a process does that begins: `fill` an empty cache, or use a full one.
+void time_compiling(benchmark::State& state, const CodegenModule& codegen, Isa isa, bool fill) {
+  std::string folder = (std::filesystem::temp_directory_path() / "nlsplit_code_XXXXXX").string();
+  CHECK(::mkdtemp(folder.data()) != nullptr, folder);
+  std::vector<Loops> all;
+  for (const GeneratedCase& it : cases) all.push_back(lower(parse_signature(it.signature).value()));
+  const auto compile_all = [&](CodeCache& cache) {
+    int found = 0;
+    for (const Loops& loops : all) found += codegen.compile(loops, isa, &cache).value().from_cache ? 1 : 0;
+    return found;
+  };
+  if (!fill) compile_all(*CodeCache::open(folder).value());
+  for (auto _ : state) {
+    if (fill) {
+      state.PauseTiming();
+      std::filesystem::remove_all(folder);
+      state.ResumeTiming();
+    }
+    const int found = compile_all(*CodeCache::open(folder).value());
+    if (found != (fill ? 0 : static_cast<int>(all.size()))) state.SkipWithError("not what the cache should hold");
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(all.size()));
+  std::filesystem::remove_all(folder);
+}
+
+void register_compiling() {
+  const auto path = find_module(codegen_file);
+  if (!path) return;  // built without LLVM
+  const CodegenModule* const codegen = load_codegen(*path).value();
+  for (const bool fill : {true, false}) {
+    benchmark::RegisterBenchmark(
+        fill ? "compile" : "load_from_cache",
+        [codegen, fill](benchmark::State& state) { time_compiling(state, *codegen, supported_levels().back(), fill); })
+        ->Unit(benchmark::kMillisecond)
+        ->ComputeStatistics("p90", [](const std::vector<double>& times) {
+          std::vector<double> sorted = times;
+          std::sort(sorted.begin(), sorted.end());
+          return sorted[(sorted.size() * 9 + 9) / 10 - 1];
+        });
+  }
+}
+
 }  // namespace
 }  // namespace nlsplit
 
@@ -140,6 +188,7 @@ int main(int argc, char** argv) {
           ->Unit(benchmark::kMicrosecond);
     }
   }
+  register_compiling();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 2;
   benchmark::RunSpecifiedBenchmarks();

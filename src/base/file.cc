@@ -22,17 +22,6 @@ namespace fs = std::filesystem;
 
 constexpr int64_t largest_file = int64_t{1} << 32;  // a device such as /dev/zero has no end
 
-// 0, or errno.
-int write_all(int fd, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t n = ::write(fd, content.data(), content.size());
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return errno;
-    content.remove_prefix(static_cast<size_t>(n));
-  }
-  return 0;
-}
-
 // make(name) takes a name beside PATH; another thread, or a process of another PID namespace, may have taken one.
 // Answers 0 or errno.
 template <class Make>

@@ -42,6 +42,16 @@ int sync_to_disk(int fd) { return ::fsync(fd) == 0 || errno == EINVAL ? 0 : errn
 
 }  // namespace
 
+int write_all(int fd, std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t n = ::write(fd, content.data(), content.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno;
+    content.remove_prefix(static_cast<size_t>(n));
+  }
+  return 0;
+}
+
 int sync_file(int fd, const std::string& path) { return is_temporary(path) ? 0 : sync_to_disk(fd); }
 
 int sync_folder(const std::string& folder) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/build_of.h"
 #include "base/check.h"
 #include "exec/backends/arena.h"
 #include "exec/backends/instructions.h"

@@ -30,10 +30,6 @@ std::vector<Fact> facts_of_process();
 // flags of what has happened, such as "MXCSR 0x1f80". Threads inherit it from the thread that starts them.
 Fact floating_point_mode();
 
-// The name of the file that holds `address` of the process, and its build id, or a hash of the file if it has none:
-// "libnlsplit_kernels_v4.so 3f9a…". Empty: no file holds it.
-std::string build_of(const void* address);
-
 // A line each, and back. Lines that are not of that form are left out.
 std::string to_text(const std::vector<Fact>& facts);
 std::vector<Fact> facts_from(std::string_view text);

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "kernels/generated/code_cache.h"
 #include "kernels/generated/loops.h"
 #include "kernels/kernel_id.h"
 
@@ -24,17 +25,24 @@ struct LoopParts {
 };
 LoopParts parts_of(const Loops& loops);
 
+struct CompiledLoops {
+  LoopFunction function = nullptr;  // stays for the rest of the process
+  bool from_cache = false;
+};
+
 struct LoopListing {
   std::string llvm, assembly;
 };
 
 // Raised with every change of what both sides use; the size beside it notices when that was forgotten.
-inline constexpr uint32_t codegen_interface = 1;
+inline constexpr uint32_t codegen_interface = 2;
 struct CodegenModule {
   uint32_t interface = codegen_interface;  // stays first in every version
   uint32_t loops_bytes = sizeof(Loops);
-  // Verified loops; the function stays for the rest of the process. Any thread.
-  Result<LoopFunction> (*compile)(const Loops& loops, Isa isa) = nullptr;
+  // Verified loops. `cache`: where the code may be already, and is kept if not; nullptr: nowhere. Any thread.
+  Result<CompiledLoops> (*compile)(const Loops& loops, Isa isa, CodeCache* cache) = nullptr;
+  // The user's (code_cache_folder), opened by the first call; nullptr: there is none. One that is refused is told once.
+  CodeCache* (*user_cache)() = nullptr;
   Result<LoopListing> (*list)(const Loops& loops, Isa isa) = nullptr;  // what compile makes, as text
 };
 

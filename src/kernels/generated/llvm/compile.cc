@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <llvm/Analysis/CGSCCPassManager.h>
 #include <llvm/Analysis/LoopAnalysisManager.h>
+#include <llvm/ExecutionEngine/Orc/CompileUtils.h>
 #include <llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
 #include <llvm/IR/LegacyPassManager.h>
@@ -9,20 +10,26 @@
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/MemoryBuffer.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Support/raw_ostream.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/TargetParser/Host.h>
 
 #include <array>
-#include <atomic>
+#include <cstdio>
 #include <memory>
 #include <mutex>
+#include <string>
 
+#include "base/build_of.h"
+#include "kernels/generated/encode.h"
 #include "kernels/generated/llvm/emit.h"
 
 namespace nlsplit::inline kernels {
 namespace {
+
+constexpr const char* function_name = "generated";
 
 std::string text_of(llvm::Error error) { return llvm::toString(std::move(error)); }
 
@@ -37,6 +44,9 @@ llvm::orc::JITTargetMachineBuilder machine_of(Isa isa) {
   // As GCC is told for the hand-made kernels: the level and no more, and a multiply-add only where one is written.
   machine.setCPU(isa == Isa::neon ? "generic" : std::string("x86-64-") + std::string(name_of(isa)));
   machine.getOptions().AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  // What the linker of objects in memory takes, at any address.
+  machine.setRelocationModel(llvm::Reloc::PIC_);
+  machine.setCodeModel(llvm::CodeModel::Small);
   machine.setCodeGenOptLevel(llvm::CodeGenOptLevel::Default);
   return machine;
 }
@@ -58,12 +68,12 @@ void optimise(llvm::Module& module, llvm::TargetMachine& machine) {
 }
 
 // The loops as IR that is optimised for the level.
-Result<std::unique_ptr<llvm::Module>> module_of(const Loops& loops, Isa isa, const std::string& name,
-                                                llvm::LLVMContext& context, llvm::TargetMachine& machine) {
-  auto module = std::make_unique<llvm::Module>(name, context);
+Result<std::unique_ptr<llvm::Module>> module_of(const Loops& loops, Isa isa, llvm::LLVMContext& context,
+                                                llvm::TargetMachine& machine) {
+  auto module = std::make_unique<llvm::Module>(function_name, context);
   module->setTargetTriple(machine.getTargetTriple().str());
   module->setDataLayout(machine.createDataLayout());
-  emit(loops, name, *module);
+  emit(loops, function_name, *module);
   for (llvm::Function& function : *module) {
     if (isa == Isa::v4) function.addFnAttr("prefer-vector-width", "512");
   }
@@ -74,34 +84,74 @@ Result<std::unique_ptr<llvm::Module>> module_of(const Loops& loops, Isa isa, con
   return module;
 }
 
+// Everything but the loops that decides the code: this module, LLVM's library, and what it compiles for. Empty: they
+// cannot be told apart from others.
+std::string origin_of(const llvm::TargetMachine& machine) {
+  const std::string own = build_of(reinterpret_cast<const void*>(&emit));
+  const std::string library = build_of(reinterpret_cast<const void*>(&llvm::sys::getProcessTriple));
+  if (own.empty() || library.empty()) return "";
+  return fmt::format("{}\n{}\n{} {} {}\n", own, library, machine.getTargetTriple().str(), machine.getTargetCPU().str(),
+                     machine.getTargetFeatureString().str());
+}
+
 class Jit {
  public:
   explicit Jit(Isa isa) : isa_(isa) {}
 
-  Result<LoopFunction> compile(const Loops& loops) {
+  Result<CompiledLoops> compile(const Loops& loops, CodeCache* cache) {
     const std::lock_guard lock(mutex_);
-    if (!jit_) {
-      auto machine = machine_of(isa_).createTargetMachine();
-      if (!machine) return unsupported(text_of(machine.takeError()));
-      machine_ = std::move(*machine);
-      auto jit = llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(machine_of(isa_)).create();
-      if (!jit) return unsupported(text_of(jit.takeError()));
-      jit_ = std::move(*jit);
+    RETURN_IF_ERROR(start());
+    if (origin_.empty()) cache = nullptr;
+    const std::string key = cache == nullptr ? "" : origin_ + encode(loops);
+    if (cache != nullptr) {
+      if (const auto object = cache->find(key)) {
+        // One that cannot be linked is made anew.
+        if (const auto function = link(*object)) return CompiledLoops{*function, true};
+      }
     }
-    const std::string name = fmt::format("generated_{}", count_++);
-    auto context = std::make_unique<llvm::LLVMContext>();
-    ASSIGN_OR_RETURN(std::unique_ptr<llvm::Module> module, module_of(loops, isa_, name, *context, *machine_));
-    if (llvm::Error error = jit_->addIRModule(llvm::orc::ThreadSafeModule(std::move(module), std::move(context))))
+    ASSIGN_OR_RETURN(const std::string object, object_of(loops));
+    ASSIGN_OR_RETURN(const LoopFunction function, link(object));
+    if (cache != nullptr) cache->keep(key, object);
+    return CompiledLoops{function, false};
+  }
+
+ private:
+  Status start() {
+    if (jit_) return ok_status();
+    auto machine = machine_of(isa_).createTargetMachine();
+    if (!machine) return unsupported(text_of(machine.takeError()));
+    auto jit = llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(machine_of(isa_)).create();
+    if (!jit) return unsupported(text_of(jit.takeError()));
+    machine_ = std::move(*machine);
+    origin_ = origin_of(*machine_);
+    jit_ = std::move(*jit);
+    return ok_status();
+  }
+
+  // LLVM's own cache (llvm::ObjectCache) is asked once there is optimised IR, which takes most of the time.
+  Result<std::string> object_of(const Loops& loops) {
+    llvm::LLVMContext context;
+    ASSIGN_OR_RETURN(const std::unique_ptr<llvm::Module> module, module_of(loops, isa_, context, *machine_));
+    auto object = llvm::orc::SimpleCompiler(*machine_)(*module);
+    if (!object) return invalid_input(text_of(object.takeError()));
+    return (*object)->getBuffer().str();
+  }
+
+  // In a library of its own, as all objects define the same name.
+  Result<LoopFunction> link(const std::string& object) {
+    auto library = jit_->createJITDylib(fmt::format("{}", linked_++));
+    if (!library) return unsupported(text_of(library.takeError()));
+    if (llvm::Error error = jit_->addObjectFile(*library, llvm::MemoryBuffer::getMemBufferCopy(object)))
       return invalid_input(text_of(std::move(error)));
-    auto address = jit_->lookup(name);
+    auto address = jit_->lookup(*library, function_name);
     if (!address) return invalid_input(text_of(address.takeError()));
     return address->toPtr<LoopFunction>();
   }
 
- private:
   const Isa isa_;
   std::mutex mutex_;
-  int count_ = 0;
+  int linked_ = 0;
+  std::string origin_;
   std::unique_ptr<llvm::TargetMachine> machine_;
   std::unique_ptr<llvm::orc::LLJIT> jit_;
 };
@@ -113,9 +163,25 @@ Jit& jit_of(Isa isa) {
   return *(*all)[static_cast<size_t>(isa)];
 }
 
-Result<LoopFunction> compile(const Loops& loops, Isa isa) {
+Result<CompiledLoops> compile(const Loops& loops, Isa isa, CodeCache* cache) {
   if (is_gpu(isa)) return unsupported("loops are compiled for CPUs");
-  return jit_of(isa).compile(loops);
+  return jit_of(isa).compile(loops, cache);
+}
+
+// A folder that cannot be made is told only to those who named it: programs may run without a home.
+std::unique_ptr<CodeCache> open_user_cache() {
+  const CodeCacheFolder folder = code_cache_folder();
+  if (folder.path.empty()) return nullptr;
+  auto cache = CodeCache::open(folder.path);
+  if (cache.ok()) return std::move(*cache);
+  if (folder.named || cache.error().kind != ErrorKind::io)
+    fmt::print(stderr, "generated kernels are compiled anew by every process: {}\n", cache.error().message);
+  return nullptr;
+}
+
+CodeCache* user_cache() {
+  static CodeCache* const cache = open_user_cache().release();
+  return cache;
 }
 
 Result<LoopListing> list(const Loops& loops, Isa isa) {
@@ -123,7 +189,7 @@ Result<LoopListing> list(const Loops& loops, Isa isa) {
   auto machine = machine_of(isa).createTargetMachine();
   if (!machine) return unsupported(text_of(machine.takeError()));
   llvm::LLVMContext context;
-  ASSIGN_OR_RETURN(const std::unique_ptr<llvm::Module> module, module_of(loops, isa, "generated", context, **machine));
+  ASSIGN_OR_RETURN(const std::unique_ptr<llvm::Module> module, module_of(loops, isa, context, **machine));
   LoopListing listing;
   llvm::raw_string_ostream ir(listing.llvm);
   module->print(ir, nullptr);
@@ -141,6 +207,7 @@ Result<LoopListing> list(const Loops& loops, Isa isa) {
 }  // namespace nlsplit::inline kernels
 
 extern "C" __attribute__((visibility("default"))) const nlsplit::CodegenModule* nlsplit_codegen_module() {
-  static const nlsplit::CodegenModule module = {.compile = nlsplit::compile, .list = nlsplit::list};
+  static const nlsplit::CodegenModule module = {
+      .compile = nlsplit::compile, .user_cache = nlsplit::user_cache, .list = nlsplit::list};
   return &module;
 }

@@ -47,12 +47,12 @@ ReadyLoops make_ready(const ComputeDesc& desc) {
   const Status sound = verify(ready.loops);
   CHECK(sound.ok(), sound.ok() ? "" : sound.error().message);
   if (codegen == nullptr || ready.loops.output.count == 0) return ready;
-  auto compiled = codegen->compile(ready.loops, desc.kernel.level.isa);
+  auto compiled = codegen->compile(ready.loops, desc.kernel.level.isa, codegen->user_cache());
   if (!compiled.ok()) {
     fmt::print(stderr, "{} is interpreted, which is slower: {}\n", signature(desc), compiled.error().message);
     return ready;
   }
-  ready.function = *compiled;
+  ready.function = compiled->function;
   ready.parts = parts_of(ready.loops);
   return ready;
 }
