@@ -10,6 +10,8 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
+#include <sstream>
 #include <system_error>
 
 #include "base/descriptor.h"
@@ -70,6 +72,38 @@ Result<pid_t> start_child(const std::vector<std::string>& words, const ChildFile
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }
   return cannot_start(words, code);
+}
+
+bool is_in_path(const std::string& program) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path != nullptr ? path : "");
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    if (::access((folder + "/" + program).c_str(), X_OK) == 0) return true;
+  }
+  return false;
+}
+
+Result<ChildOutput> output_of(const std::vector<std::string>& words, Heard heard) {
+  constexpr size_t most = size_t{64} << 20;
+  std::array<int, 2> pipe{};
+  if (::pipe2(pipe.data(), O_CLOEXEC) != 0) return cannot_start(words, errno);
+  const Descriptor hears(pipe[0]);
+  Descriptor told(pipe[1]);
+  ASSIGN_OR_RETURN(const pid_t child, start_child(words, {.out = told.get(),
+                                                          .err = heard == Heard::out_and_err ? told.get() : -1,
+                                                          .on_parents_death = SIGTERM}));
+  told = Descriptor();
+  ChildOutput output;
+  std::array<char, 16384> some{};
+  for (ssize_t size = 0; (size = ::read(hears.get(), some.data(), some.size())) != 0;) {
+    if (size < 0 && errno != EINTR) break;
+    if (size > 0 && output.text.size() < most) output.text.append(some.data(), static_cast<size_t>(size));
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  output.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  return output;
 }
 
 std::string describe_signal(int signal) {

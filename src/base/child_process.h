@@ -26,6 +26,17 @@ inline constexpr int no_file = -2;
 // Starts words[0], looked for in PATH unless it has a '/'. Error: why it cannot be started.
 Result<pid_t> start_child(const std::vector<std::string>& words, const ChildFiles& files = {});
 
+// Whether there is such a program in one of the folders of PATH.
+bool is_in_path(const std::string& program);
+
+enum class Heard { out, out_and_err };  // else its stderr is ours
+struct ChildOutput {
+  std::string text;  // its first 64 MiB
+  int code = 0;      // its exit code, or 128 + the signal that ended it
+};
+// Starts a program as start_child does, and waits. It gets SIGTERM when we end. Error: why it cannot be started.
+Result<ChildOutput> output_of(const std::vector<std::string>& words, Heard heard = Heard::out);
+
 // "signal 9 (Killed), by somebody or by the kernel for want of memory"
 std::string describe_signal(int signal);
 

@@ -1,13 +1,13 @@
 #include "base/launcher.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
 
+#include "base/child_process.h"
 #include "base/host_list.h"
 #include "base/which_mpi.h"
 
@@ -26,15 +26,6 @@ constexpr bool is_mpich = false;
 #endif
 
 std::string file_name(const std::string& program) { return std::filesystem::path(program).filename(); }
-
-bool is_in_path(const std::string& program) {
-  const char* path = std::getenv("PATH");
-  std::istringstream folders(path != nullptr ? path : "");
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    if (::access((folder + "/" + program).c_str(), X_OK) == 0) return true;
-  }
-  return false;
-}
 
 bool has_option(const std::vector<std::string>& words, std::string_view option) {
   return std::ranges::any_of(words, [&](const std::string& word) { return word.starts_with(option); });

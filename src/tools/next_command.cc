@@ -1,23 +1,16 @@
 #include "tools/next_command.h"
 
-#include <unistd.h>
-
-#include <cstdlib>
 #include <filesystem>
-#include <sstream>
 #include <system_error>
+
+#include "base/child_process.h"
 
 namespace nlsplit::inline tools {
 
 std::string program_here(const std::string& name) {
   namespace fs = std::filesystem;
   std::error_code failure;
-  if (const char* path = std::getenv("PATH"); path != nullptr) {
-    std::istringstream folders(path);
-    for (std::string folder; std::getline(folders, folder, ':');) {
-      if (::access((fs::path(folder) / name).c_str(), X_OK) == 0) return name;
-    }
-  }
+  if (is_in_path(name)) return name;
   const fs::path own = fs::read_symlink("/proc/self/exe", failure);
   if (failure) return name;
   const fs::path beside = own.parent_path() / name;

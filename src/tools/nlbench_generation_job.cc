@@ -1,4 +1,5 @@
 #include "tools/nlbench_generation_job.h"
+#include "base/temporary_folder.h"
 
 #include <fmt/format.h>
 

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/npy.h"
+#include "base/temporary_folder.h"
 #include "exec/backends/arena.h"
 #include "graph/elements.h"
 #include "program/rank_hosts.h"

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/temporary_folder.h"
 #include "exec/run.h"
 #include "measure/child.h"
 #include "program/saved.h"

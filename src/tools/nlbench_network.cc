@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/interrupts.h"
 #include "base/output_lock.h"
+#include "base/temporary_folder.h"
 #include "base/units.h"
 #include "cost/network_profile.h"
 #include "measure/launch.h"

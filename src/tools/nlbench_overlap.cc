@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/interrupts.h"
+#include "base/temporary_folder.h"
 #include "base/units.h"
 #include "graph/weights.h"
 #include "measure/network.h"

@@ -22,6 +22,7 @@
 #include "base/interrupts.h"
 #include "base/output_lock.h"
 #include "base/process_seconds.h"
+#include "base/temporary_folder.h"
 #include "base/units.h"
 #include "cost/samples.h"
 #include "exec/cuda/copies.h"

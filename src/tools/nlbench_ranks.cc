@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/interrupts.h"
+#include "base/temporary_folder.h"
 #include "exec/collectives.h"
 #include "tools/exit.h"
 #include "tools/nlbench_commands.h"

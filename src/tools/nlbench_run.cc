@@ -14,6 +14,7 @@
 
 #include "base/file.h"
 #include "base/interrupts.h"
+#include "base/temporary_folder.h"
 #include "base/units.h"
 #include "exec/collectives.h"
 #include "exec/run_threads.h"

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/interrupts.h"
+#include "base/temporary_folder.h"
 #include "exec/collectives.h"
 #include "report/table.h"
 #include "tools/exit.h"

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/folder_writer.h"
+#include "base/temporary_folder.h"
 #include "exec/states.h"
 #include "report/table.h"
 #include "tools/exit.h"

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/interrupts.h"
 #include "base/output_lock.h"
+#include "base/temporary_folder.h"
 #include "base/units.h"
 #include "measure/launch.h"
 #include "report/table.h"

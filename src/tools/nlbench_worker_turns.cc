@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/interrupts.h"
+#include "base/temporary_folder.h"
 #include "exec/collectives.h"
 #include "exec/transport_part.h"
 #include "program/saved.h"

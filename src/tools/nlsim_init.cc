@@ -1,11 +1,9 @@
 // `nlsim init`: a scenario of the user's own machines. nlsim has no MPI and no kernels: it starts `nlbench survey` on
 // them and writes down what that found.
-#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -21,7 +19,6 @@
 #include <set>
 
 #include "base/child_process.h"
-#include "base/descriptor.h"
 #include "base/file.h"
 #include "base/host_list.h"
 #include "base/launcher.h"
@@ -155,28 +152,6 @@ Result<std::vector<std::string>> survey_words(const InitArguments& arguments, co
   first.insert(first.end(), {"--names", fmt::format("{}", fmt::join(names, ",")), "--cores",
                              fmt::format("{}", fmt::join(cores, ","))});
   return command_of(launcher, ranks);
-}
-
-// What it says on its standard output; an exit code other than 0 is the second.
-Result<std::pair<std::string, int>> output_of(const std::vector<std::string>& words) {
-  constexpr size_t most = size_t{64} << 20;
-  int out[2];
-  if (::pipe2(out, O_CLOEXEC) != 0) return io_error(fmt::format("pipe: {}", std::strerror(errno)));
-  const Descriptor heard(out[0]);
-  Descriptor told(out[1]);
-  ASSIGN_OR_RETURN(const pid_t child, start_child(words, {.out = told.get(), .on_parents_death = SIGTERM}));
-  told = Descriptor();
-  std::string text;
-  char some[16384];
-  for (ssize_t size = 0; (size = ::read(heard.get(), some, sizeof(some))) != 0;) {
-    if (size < 0 && errno != EINTR) break;
-    if (size > 0 && text.size() < most) text.append(some, static_cast<size_t>(size));
-  }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  return std::pair(std::move(text), code);
 }
 
 // Nothing of what stands there is lost.
@@ -340,12 +315,11 @@ int init(const InitArguments& arguments) {
     if (!words) return report(words.error());
     auto said = output_of(*words);
     if (!said) return report(said.error());
-    if (said->second != 0) {
-      if (said->second != exit_interrupted)
-        report(failed("nlbench survey failed, as stands above; nothing is written"));
-      return said->second;
+    if (said->code != 0) {
+      if (said->code != exit_interrupted) report(failed("nlbench survey failed, as stands above; nothing is written"));
+      return said->code;
     }
-    text = std::move(said->first);
+    text = std::move(said->text);
     from = "nlbench survey";
   }
   auto survey = parse_survey(text, from);

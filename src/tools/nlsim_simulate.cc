@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/temporary_folder.h"
 #include "planning/gpu_kernels.h"
 #include "planning/load.h"
 #include "ranking/session.h"
@@ -16,18 +17,21 @@
 #include "report/ranking/breakdown_report.h"
 #include "report/table.h"
 #include "schedule/pipeline_csv.h"
+#include "sim/smpi/replay_files.h"
+#include "sim/smpi/smpirun.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
+#include "tools/nlsim_opinions.h"
 #include "tools/rank_options.h"
 
 namespace nlsplit::inline tools {
 namespace {
 
 struct SimulateArguments {
-  std::string scenario, trace, json, goal, decisions;
+  std::string scenario, trace, json, goal, smpi, decisions;
   PlanChoice choice;
   int noise_run = 0;  // from 1; 0: without noise
-  bool links = false;
+  bool links = false, opinions = false;
 };
 
 void print_timing(const RankedPlan& chosen, const TimedPlan& timed) {
@@ -69,7 +73,8 @@ nlohmann::json traffic_json(const Traffic& traffic) {
   return {{"prompt_executions", traffic.chunks}, {"links", std::move(links)}};
 }
 
-std::string timing_json(const RankedPlan& chosen, const TimedPlan& timed, const std::optional<Traffic>& traffic) {
+std::string timing_json(const RankedPlan& chosen, const TimedPlan& timed, const std::optional<Traffic>& traffic,
+                        const std::optional<Opinions>& opinions) {
   nlohmann::json devices = nlohmann::json::array();
   const std::vector<DeviceTimes> times = device_times(timed.program, timed.trace);
   auto estimated = timed.estimate.devices.begin();
@@ -96,14 +101,38 @@ std::string timing_json(const RankedPlan& chosen, const TimedPlan& timed, const 
                          {"devices", std::move(devices)},
                          {"links", links_json(timed.estimate.links)}};
   if (traffic) file["generation"] = traffic_json(*traffic);
+  if (opinions) file["opinions"] = opinions_json(*opinions);
   for (const PlanNote& note : timed.notes) file["notes"].push_back(note.text);
   return file.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+Status write_goal(const std::string& path, const TimedPlan& timed) {
+  if (timed.graph.online)
+    return unsupported(
+        "GOAL has an order for every rank: export a plan that is not online, or follow its decisions as a file");
+  ASSIGN_OR_RETURN(const Dependencies deps, dependencies(timed.program));
+  return write_file(path, goal_text(timed.program, deps, timed.graph));
+}
+
+// The folder for SMPI, if one is wanted, and what it and the others say, if they are asked.
+Result<std::optional<Opinions>> opinions_of(const SimulateArguments& arguments, const Scenario& scenario,
+                                            const TimedPlan& timed) {
+  if (arguments.smpi.empty() && !arguments.opinions) return std::optional<Opinions>();
+  ASSIGN_OR_RETURN(const ReplayFiles files, replay_files(timed.program, timed.graph, scenario.cluster));
+  if (!arguments.smpi.empty()) RETURN_IF_ERROR(save(files, arguments.smpi));
+  if (!arguments.opinions) return std::optional<Opinions>();
+  ASSIGN_OR_RETURN(const TemporaryFolder scratch, TemporaryFolder::create());
+  const std::string folder = scratch.path() + "/replay";
+  RETURN_IF_ERROR(save(files, folder));
+  ASSIGN_OR_RETURN(Opinions opinions, ask_opinions(scenario, timed, folder));
+  return std::optional(std::move(opinions));
 }
 
 Status simulate(const SimulateArguments& arguments) {
   if (!is_scenario(arguments.scenario))
     return invalid_input(fmt::format("{}: simulate needs a scenario (*.yaml)", arguments.scenario));
   ASSIGN_OR_RETURN(Loaded loaded, load(arguments.scenario, 1));
+  if (arguments.opinions) RETURN_IF_ERROR(check_smpirun());
   if (arguments.links && !loaded.scenario.generation)
     return invalid_input(
         fmt::format("{}: --links is about tokens and prompts, and this workload generates none", arguments.scenario));
@@ -119,21 +148,18 @@ Status simulate(const SimulateArguments& arguments) {
   if (!arguments.trace.empty()) RETURN_IF_ERROR(write_file(arguments.trace, chrome_trace(timed.program, timed.trace)));
   if (!arguments.decisions.empty())
     RETURN_IF_ERROR(write_file(arguments.decisions, to_text(csv_of(table_of_slots(timed.program, timed.decided)))));
-  if (!arguments.goal.empty()) {
-    if (timed.graph.online)
-      return unsupported(
-          "GOAL has an order for every rank: export a plan that is not online, or follow its decisions as a file");
-    ASSIGN_OR_RETURN(const Dependencies deps, dependencies(timed.program));
-    RETURN_IF_ERROR(write_file(arguments.goal, goal_text(timed.program, deps, timed.graph)));
-  }
+  if (!arguments.goal.empty()) RETURN_IF_ERROR(write_goal(arguments.goal, timed));
+  ASSIGN_OR_RETURN(const std::optional<Opinions> opinions, opinions_of(arguments, loaded.scenario, timed));
   if (arguments.json == "-") {
-    fmt::print("{}", timing_json(chosen, timed, traffic));
+    fmt::print("{}", timing_json(chosen, timed, traffic, opinions));
     return ok_status();
   }
-  if (!arguments.json.empty()) RETURN_IF_ERROR(write_file(arguments.json, timing_json(chosen, timed, traffic)));
+  if (!arguments.json.empty())
+    RETURN_IF_ERROR(write_file(arguments.json, timing_json(chosen, timed, traffic, opinions)));
   fmt::print("{}", gpu_kernels_note(loaded.scenario, timed.program));
   print_timing(chosen, timed);
   if (traffic) fmt::print("{}", traffic_text(*traffic));
+  if (opinions) fmt::print("{}", opinions_text(*opinions));
   return ok_status();
 }
 
@@ -151,11 +177,11 @@ void add_simulate_command(CLI::App& app, int& code) {
       ->type_name("FILE")
       ->excludes(plan);
   add_tier_option(*command, arguments->choice.tier);
-  command
-      ->add_option("--noise-run", arguments->noise_run,
-                   "Simulate this run of the scenario's `noise`, from 1 (default: no noise)")
-      ->type_name("K")
-      ->check(at_least(1));
+  CLI::Option* noise = command
+                           ->add_option("--noise-run", arguments->noise_run,
+                                        "Simulate this run of the scenario's `noise`, from 1 (default: no noise)")
+                           ->type_name("K")
+                           ->check(at_least(1));
   command
       ->add_option("--trace", arguments->trace, "Write a Chrome trace, for https://ui.perfetto.dev or chrome://tracing")
       ->type_name("FILE");
@@ -163,6 +189,19 @@ void add_simulate_command(CLI::App& app, int& code) {
       ->add_option("--goal", arguments->goal,
                    "Write the plan with its durations as GOAL text, which LogGOPSim simulates (docs/training.md)")
       ->type_name("FILE");
+  command
+      ->add_option("--smpi", arguments->smpi,
+                   "Write the plan with its durations as time-independent traces, with a platform and a script that "
+                   "replays them:\n"
+                   "a folder for SimGrid's SMPI (docs/opinions.md)")
+      ->type_name("FOLDER")
+      ->excludes(noise);
+  command
+      ->add_flag("--opinions", arguments->opinions,
+                 "Ask all simulators, and SMPI's replay (smpirun, in Debian's package libsimgrid-dev); how far they "
+                 "are apart is\n"
+                 "the uncertainty (docs/opinions.md)")
+      ->excludes(noise);
   command
       ->add_option("--decisions", arguments->decisions,
                    "Write which slots every device ran in which order, as PyTorch's pipeline CSV: an online plan can "

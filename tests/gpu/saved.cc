@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/npy.h"
+#include "base/temporary_folder.h"
 #include "compile/compile.h"
 #include "exec/cuda/launches.h"
 #include "exec/run_threads.h"
