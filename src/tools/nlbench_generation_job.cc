@@ -1,9 +1,10 @@
 #include "tools/nlbench_generation_job.h"
-#include "base/temporary_folder.h"
 
 #include <fmt/format.h>
 
 #include <utility>
+
+#include "base/temporary_folder.h"
 
 namespace nlsplit::inline tools {
 
