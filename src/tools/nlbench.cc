@@ -50,7 +50,8 @@ int main(int argc, char** argv) {
       "few ranks), 3 a\n"
       "rank died, hangs, is stopped or cut off, 130 interrupted. mpirun passes on the code of the first rank that ends "
       "with another one\n"
-      "than 0; if a signal killed a rank, mpirun makes 128 + the signal of it. docs/running.md says more.");
+      "than 0; if a signal killed a rank, mpirun makes 128 + the signal of it. docs/running.md says more.\n"
+      "NLSPLIT_CODE_CACHE=FOLDER or off: where compiled code of generated kernels is kept (docs/generated.md).");
   app.set_version_flag("--version", "nlbench " NLS_VERSION);
 
   int code = 0;

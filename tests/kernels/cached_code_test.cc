@@ -23,9 +23,6 @@
 namespace nlsplit::testing {
 namespace {
 
-Loops loops_of(const std::string& signature) { return lower(parse_signature(signature).value()); }
-Loops floor_loops() { return loops_of("Floor(f32[100]) -> f32[100]"); }
-
 TEST(EncodedLoops, AreEqualWhereLoopsAre) {
   std::vector<Loops> all;
   for (int i = 0; i < op_count; ++i) {
@@ -70,6 +67,9 @@ TEST(EncodedLoops, DoNotRunTogether) {
 }
 
 #ifdef NLS_LLVM
+
+Loops loops_of(const std::string& signature) { return lower(parse_signature(signature).value()); }
+Loops floor_loops() { return loops_of("Floor(f32[100]) -> f32[100]"); }
 
 class CachedCode : public ::testing::Test {
  protected:
