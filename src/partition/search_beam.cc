@@ -105,18 +105,20 @@ class Beam {
         now.cut = c;
         now.bottleneck = std::max(bottleneck, seconds);
         now.fill = fill + first;
-        now.tie = Random(in_.seed ^ (now.used * 0x9e3779b97f4a7c15ULL) ^ (from.tie + c)).next();
+        const auto tie = [&] { return Random(in_.seed ^ (now.used * 0x9e3779b97f4a7c15ULL) ^ (from.tie + c)).next(); };
         if (last) {
           const Transfer out = transfer(group, endpoint_place);
           now.bottleneck = std::max(now.bottleneck, in_.costs->output_bytes * out.load);
           now.fill += out.latency + in_.costs->output_bytes * out.per_byte;
           now.score = micro_batches_ * now.bottleneck + now.fill - now.bottleneck;
           if (now.score > limit_) continue;
+          now.tie = tie();
           complete_.push_back({layer, now});
           if (complete_.size() >= 4 * in_.wanted + 1000) keep_best_complete();
         } else {
           now.score = micro_batches_ * std::max(now.bottleneck, 1 / (*rest)[c]) + now.fill;
           if (now.score > std::min(limit_ + now.bottleneck, front_limit_)) continue;
+          now.tie = tie();
           next.push_back(now);
           if (next.size() >= 4 * most_alike * width_) keep_front(next);
         }

@@ -40,7 +40,8 @@ bool less(const Value& a, const Value& b, Aim aim) {
 struct Group {
   std::vector<std::pair<DeviceId, double>> kinds;  // kind, count
   double count = 0;
-  double memory = never;  // bytes, of the device that has least
+  double more_rounds = 0;  // micro-batches of the busiest beyond its first, where all are of one kind
+  double memory = never;   // bytes, of the device that has least
   HostId first, last;
 };
 
@@ -104,6 +105,7 @@ class Orders {
       group.memory = std::min(group.memory, static_cast<double>(in_.cluster->device(device).memory.value()));
     }
     group.count = static_cast<double>(devices.size());
+    group.more_rounds = std::ceil(micro_batches_ / group.count) - 1;
     group.first = in_.cluster->device(devices.front()).host;
     group.last = in_.cluster->device(devices.back()).host;
     return group;
@@ -117,7 +119,7 @@ class Orders {
   Time stage_time(const Group& group, size_t begin, size_t end) const {
     if (group.kinds.size() == 1) {
       const double first = in_.scorer->seconds(group.kinds[0].first, begin, end);
-      return {first, first * (std::ceil(micro_batches_ / group.count) - 1)};
+      return {first, first * group.more_rounds};
     }
     double rate = 0, first = never;
     for (const auto& [kind, count] : group.kinds) {
@@ -143,14 +145,16 @@ class Orders {
 
   double weights(size_t begin, size_t end) const { return in_.weight_bytes[end] - in_.weight_bytes[begin]; }
 
-  // What there is when a stage of nodes [begin, end) on `group` follows `before`; none if it is busier than `most`.
-  // from: the last host of the stage before, and its replicas; invalid: the source.
+  // What there is when a stage of nodes [begin, end) on `group` follows `before`; none if it is busier than `most`, or
+  // no better than `best`. from: the last host of the stage before, and its replicas; invalid: the source.
   std::optional<Value> with_stage(const Value& before, HostId from, double from_count, const Group& group, size_t begin,
-                                  size_t end, double most, bool& too_long) const {
+                                  size_t end, double most, const Value& best, Aim aim, bool& too_long) const {
     const Time time = stage_time(group, begin, end);
     const double share = weights(begin, end) / group.memory;
     too_long = time.more > most || share > 1;
     if (too_long) return std::nullopt;
+    // Most are worse even if their messages took no time.
+    if (!less({before.fill + time.first, std::max(before.share, share)}, best, aim)) return std::nullopt;
     const Time in =
         from.valid() ? transfer_time(from, group.first, in_.costs->cut_bytes[begin], std::min(from_count, group.count))
                      : endpoint_time(in_.source, group.first, in_.costs->input_bytes);
@@ -161,6 +165,7 @@ class Orders {
       if (!(out.more <= most)) return std::nullopt;
       value.fill += out.first;
     }
+    if (!less(value, best, aim)) return std::nullopt;
     return value;
   }
 
@@ -190,10 +195,10 @@ class Orders {
               continue;
             }
             const HostId host = before == 0 ? HostId() : in_.cluster->device(order[from.end - 1]).host;
-            const auto value =
-                with_stage(from.value, host, from.replicas, group, node_at(before), node_at(cut), most, too_long);
+            const auto value = with_stage(from.value, host, from.replicas, group, node_at(before), node_at(cut), most,
+                                          row[cut].value, aim, too_long);
             if (too_long) break;
-            if (!value || !less(*value, row[cut].value, aim)) continue;
+            if (!value) continue;
             row[cut] = {*value, static_cast<uint32_t>(m - r), static_cast<uint32_t>(before), static_cast<uint32_t>(r),
                         static_cast<uint32_t>(m)};
           }
@@ -293,8 +298,8 @@ class Orders {
             bool too_long = false;
             const auto value =
                 with_stage(before, s == 0 ? HostId() : groups[s - 1].last, s == 0 ? 1 : groups[s - 1].count, groups[s],
-                           begins[b], ends[s][e], most, too_long);
-            if (!value || !less(*value, best[s][e], aim)) continue;
+                           begins[b], ends[s][e], most, best[s][e], aim, too_long);
+            if (!value) continue;
             best[s][e] = *value;
             from[s][e] = b;
           }

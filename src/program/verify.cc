@@ -28,15 +28,15 @@ Status check_micro_batches(const Program& program) {
     for (size_t s = 0; s < device.order.size(); ++s) {
       const Slot& slot = device.order[s];
       const Segment& segment = device.segments[static_cast<size_t>(slot.segment)];
-      const std::string where = fmt::format("device {} slot {} ({})", device.name, s, slot_name(device, slot));
+      const auto where = [&] { return fmt::format("device {} slot {} ({})", device.name, s, slot_name(device, slot)); };
       const bool whole_run = segment.phase == Phase::init || segment.phase == Phase::step;
       if (whole_run != (slot.micro_batch < 0)) {
-        return invalid_input(fmt::format("{}: a segment of phase {} {} a micro-batch", where, name_of(segment.phase),
+        return invalid_input(fmt::format("{}: a segment of phase {} {} a micro-batch", where(), name_of(segment.phase),
                                          whole_run ? "has not" : "needs"));
       }
       if (whole_run || segment.stage == io_stage) {
         if (!once.insert({d, slot.segment, slot.micro_batch}).second) {
-          return invalid_input(fmt::format("{}: runs a second time", where));
+          return invalid_input(fmt::format("{}: runs a second time", where()));
         }
         continue;
       }
@@ -44,8 +44,8 @@ Status check_micro_batches(const Program& program) {
           work[{segment.stage, segment.shard, segment.phase}].try_emplace(slot.micro_batch, Seen{d, s});
       if (!added) {
         return invalid_input(
-            fmt::format("{}: micro-batch {} runs twice through stage {} {}; the first time on device {} slot {}", where,
-                        slot.micro_batch, segment.stage, name_of(segment.phase),
+            fmt::format("{}: micro-batch {} runs twice through stage {} {}; the first time on device {} slot {}",
+                        where(), slot.micro_batch, segment.stage, name_of(segment.phase),
                         program.devices[at->second.device].name, at->second.slot));
       }
     }
@@ -101,22 +101,37 @@ Status check_memory(const DeviceProgram& device) {
                                    to_string(device.memory), to_string(device.arena)));
 }
 
-}  // namespace
-
-Result<Dependencies> verified(const Program& program) {
+// What its dependencies are found from.
+Status check_instructions(const Program& program) {
   RETURN_IF_ERROR(check_structure(program));
   RETURN_IF_ERROR(check_state_parts(program));
   InstructionChecker instructions(program);
   for (size_t d = 0; d < program.devices.size(); ++d) RETURN_IF_ERROR(instructions.check(d));
-  ASSIGN_OR_RETURN(Dependencies deps, dependencies(program));
+  return ok_status();
+}
+
+Status check_run(const Program& program, const Dependencies& deps) {
   RETURN_IF_ERROR(check_micro_batches(program));
   RETURN_IF_ERROR(check_collectives(program));
   ASSIGN_OR_RETURN(const std::vector<uint32_t> order, dry_run(program, deps));
   OverlapChecker overlaps(program, deps, order);
   for (size_t d = 0; d < program.devices.size(); ++d) RETURN_IF_ERROR(overlaps.check(d));
   for (const DeviceProgram& device : program.devices) RETURN_IF_ERROR(check_memory(device));
-  RETURN_IF_ERROR(check_as_run(program));
+  return check_as_run(program);
+}
+
+}  // namespace
+
+Result<Dependencies> verified(const Program& program) {
+  RETURN_IF_ERROR(check_instructions(program));
+  ASSIGN_OR_RETURN(Dependencies deps, dependencies(program));
+  RETURN_IF_ERROR(check_run(program, deps));
   return deps;
+}
+
+Status verify(const Program& program, const Dependencies& dependencies) {
+  RETURN_IF_ERROR(check_instructions(program));
+  return check_run(program, dependencies);
 }
 
 Result<Dependencies> verified_part(const Program& part, size_t device) {

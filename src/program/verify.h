@@ -20,6 +20,9 @@ Status check_structure(const Program& program);
 // devices' memory. What passes may be executed.
 Status verify(const Program& program);
 
+// The same, where its dependencies (program/dependencies.h) are known.
+Status verify(const Program& program, const Dependencies& dependencies);
+
 // The same, and the dependencies that it found on the way.
 Result<Dependencies> verified(const Program& program);
 

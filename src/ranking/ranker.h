@@ -18,6 +18,7 @@
 #include "partition/baselines.h"
 #include "partition/plan_scorer.h"
 #include "ranking/evaluate.h"
+#include "ranking/kept_plans.h"
 #include "ranking/noise_runs.h"
 #include "ranking/pruning.h"
 #include "ranking/ranking.h"
@@ -33,6 +34,7 @@ struct Candidate {
   double noise_factor = 0;           // what noise makes of it, if there is any
   double noisy_score = 0;            // the score under noise
   double prompt_s = 0, token_s = 0;  // of generation, where prompts matter: of an execution, by the fast tier
+  KeptPlan lowered;                  // null or empty: it is lowered again where it is judged
   bool must_judge = false;           // own plans and yardsticks
   uint32_t rules = 0;                // bit b: what rule b of baselines() would choose
 };
@@ -62,6 +64,7 @@ class Ranker {
  private:
   // The fast tier's word on a candidate.
   struct Timed {
+    KeptPlan lowered;                  // of `estimate`'s plan, if it is kept
     std::optional<Estimate> estimate;  // none: it cannot be, for the reason below. Of generation: what the cost is of
     double prompt_s = 0, token_s = 0;
     double noise_factor = 0;
@@ -233,6 +236,7 @@ class Ranker {
   std::unique_ptr<ShorterModels> shorter_prompts_;
   std::map<int, std::unique_ptr<PlanScorer>> prompt_scorers_;  // by micro-batches, where prompts matter
   std::unique_ptr<ShorterModels> shorter_;  // none: no repeated blocks, or others than times are wanted of plans
+  std::unique_ptr<KeptPlans> kept_;  // none: no plan has a score before all are timed
   std::vector<Candidate> candidates_;
   bool many_yardsticks_ = false;                            // only the best of them are simulated
   bool wants_parts_ = false;                                // LoweredPlan::parts of judged_

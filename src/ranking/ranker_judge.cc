@@ -45,6 +45,7 @@ Status Ranker::judge() {
     if (i < wanted() || candidates_[i].must_judge) plans.emplace_back(std::move(candidates_[i]));
   }
   candidates_ = {};
+  kept_ = nullptr;
   scorers_.clear();
   return_freed_memory();
   RETURN_IF_ERROR(simulate(plans));

@@ -143,6 +143,7 @@ Status Ranker::refine(std::vector<Estimate>& estimates, const Pruning& pruning) 
       RETURN_IF_ERROR(note(next.candidate, next.timed));
       if (!next.timed.estimate) continue;
       score(next.candidate, *next.timed.estimate);
+      next.candidate.lowered = std::move(next.timed.lowered);
       estimates.push_back(*next.timed.estimate);
       candidates_.push_back(std::move(next.candidate));
     }

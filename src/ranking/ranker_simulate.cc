@@ -32,6 +32,12 @@ void keep_times_only(LoweredPlan& plan) {
   plan.timed.member_offset = {};
 }
 
+// Its dependencies are known, unless they are those of an online plan, or of one that does not fit.
+Status verify(const LoweredPlan& lowered) {
+  const bool known = !lowered.online && lowered.too_large == nullptr;
+  return known ? verify(lowered.program, lowered.dependencies) : verify(lowered.program);
+}
+
 const LoweredPlan& part_of(const LoweredPlan& lowered, size_t part) {
   return part == 0 ? lowered : lowered.others[part - 1];
 }
@@ -114,8 +120,12 @@ void Ranker::lower_some(std::span<Judging* const> plans) const {
       [&](size_t i) {
         Judging& plan = *plans[i];
         if (plan.left_out) return;
-        plan.lowered = lower(plan.candidate.ranked.plan);
-        if (plan.lowered->ok()) plan.sound = verify(plan.lowered->value().program);
+        const KeptPlan kept = std::move(plan.candidate.lowered);
+        if (kept && *kept)
+          plan.lowered = std::move(**kept);
+        else
+          plan.lowered = lower(plan.candidate.ranked.plan);
+        if (plan.lowered->ok()) plan.sound = verify(plan.lowered->value());
       },
       workers());
 }

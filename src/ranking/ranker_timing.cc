@@ -20,6 +20,9 @@ constexpr size_t layers_a_device = 40;  // what else lowering does for a device 
 constexpr double layers_an_inner_node = 10, layers_an_inner_instruction = 0.5;
 constexpr size_t one_plan_part = 4;  // of that work, one such plan takes no more than this part
 
+// Of lowered plans that may be judged: more pages make the child processes that simulate take longer to start.
+constexpr size_t most_kept_bytes = 256 << 20;
+
 constexpr size_t farthest_ahead = 256;  // candidates behind the one at hand that other cores may time
 
 }  // namespace
@@ -55,6 +58,7 @@ Status Ranker::fast_tier() {
   std::vector<Candidate> fitting;
   std::vector<Estimate> estimates;  // of each
   Pruning pruning(wanted(), scenario_.objective);
+  if (scenario_.objective != Objective::weighted) kept_ = std::make_unique<KeptPlans>(wanted(), most_kept_bytes);
   RETURN_IF_ERROR(time_candidates(pruning, fitting, estimates));
   candidates_ = std::move(fitting);
   if (candidates_.empty() && !ranking_.interrupted) return nothing_fits();
@@ -115,6 +119,8 @@ Status Ranker::time_candidates(Pruning& pruning, std::vector<Candidate>& fitting
       const auto later = candidates_.begin() + static_cast<std::ptrdiff_t>(i) + 1;
       if (std::ranges::any_of(fitting, is_it) || std::any_of(later, candidates_.end(), is_it)) continue;
       candidate.ranked.plan = *std::move(timed.without_idle);
+    } else {
+      candidate.lowered = std::move(timed.lowered);
     }
     ahead.change([&] {
       if (!prune) return;
@@ -187,6 +193,7 @@ Ranker::Timed Ranker::time(const Candidate& candidate) const {
     if (!candidate.ranked.own && candidate.rules == 0) timed.without_idle = without_idle(plan, *lowered);
     if (prompts_matter()) add_prompts(plan, timed);
     if (noise_bound_) timed.noise_factor = noise_bound_->factor(*lowered, timed.estimate->makespan_s);
+    if (kept_) timed.lowered = kept_->keep(fast_score(candidate, *timed.estimate), *std::move(lowered));
   }
   return timed;
 }

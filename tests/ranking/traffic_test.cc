@@ -1,6 +1,7 @@
 // What a session that generates sends over each link, by hand.
 #include "ranking/traffic.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>

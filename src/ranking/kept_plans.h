@@ -1,0 +1,45 @@
+// Lowered plans that are needed again if they turn out to be among the best: lowering them a second time takes longer
+// than anything else that is done to them then.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "ranking/evaluate.h"
+
+namespace nlsplit::inline ranking {
+
+// Empty once better ones took its place.
+using KeptPlan = std::shared_ptr<std::optional<LoweredPlan>>;
+
+// About, of what grows with its instructions.
+size_t bytes_of(const LoweredPlan& lowered);
+
+// Those of the best scores. Several threads may ask; who comes first changes what is kept, and no answer.
+class KeptPlans {
+ public:
+  KeptPlans(size_t most_plans, size_t most_bytes) : most_plans_(most_plans), most_bytes_(most_bytes) {}
+  // score: smaller is better. nullptr: it is too large.
+  KeptPlan keep(double score, LoweredPlan lowered);
+
+ private:
+  struct Kept {
+    double score;
+    size_t bytes;
+    KeptPlan plan;
+  };
+  struct ByScore {
+    bool operator()(const Kept& a, const Kept& b) const { return a.score < b.score; }
+  };
+
+  const size_t most_plans_, most_bytes_;
+  std::mutex mutex_;
+  std::multiset<Kept, ByScore> kept_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace nlsplit::inline ranking
