@@ -247,38 +247,71 @@ std::vector<std::vector<int>> stage_needs(const ScheduleInput& input) {
   return needs;
 }
 
-std::vector<std::vector<int>> assign_replicas(const ScheduleInput& input) {
-  std::vector<std::vector<int>> replica(input.stage_devices.size(), std::vector<int>(at(input.micro_batches), 0));
-  const std::vector<std::vector<int>> needs = stage_needs(input);
-  std::vector<std::vector<double>> finished(input.stage_devices.size(),
-                                            std::vector<double>(at(input.micro_batches), 0));
-  for (size_t s = 0; s < input.stage_devices.size(); ++s) {
-    const std::vector<double>& seconds = input.stage_seconds[s];
-    std::vector<double> free(seconds.size(), 0);
-    std::vector<int> taken(seconds.size(), 0);
-    Lanes lanes;
-    const std::vector<int> most = most_each(input, s);
-    for (size_t m = 0; m < finished[s].size(); ++m) {
-      const double ready = ready_at(needs[s], finished, static_cast<int>(m));
-      size_t best = 0;
-      double best_end = std::numeric_limits<double>::infinity(), best_finish = 0;
-      for (size_t r = 0; r < seconds.size(); ++r) {
-        if (taken[r] == most[r] || std::max(free[r], ready) + seconds[r] > best_end) continue;
-        const double finish = std::max(free[r], lanes.arrival(way_of(input.ways_in, s, r), ready)) + seconds[r];
-        const double end = lanes.delivery(way_of(input.ways_out, s, r), finish);
-        if (end < best_end || (end == best_end && taken[r] < taken[best])) {
-          best = r;
-          best_end = end;
-          best_finish = finish;
-        }
+namespace {
+
+struct Assigned {                // the micro-batches of a stage, over its replicas
+  std::vector<int> replica;      // [micro-batch]
+  std::vector<int> taken;        // [replica]: so many micro-batches
+  std::vector<double> finished;  // [micro-batch]: seconds
+  double last = 0;               // when the last output has been delivered
+};
+
+enum class Aim : uint8_t {
+  deliver,  // each to where its output is delivered first
+  compute,  // each to where it is computed first, of those that are as soon to the one with the longest way out
+};
+
+// ready: of each micro-batch. most: so many for each replica at most.
+Assigned assign_stage(const ScheduleInput& input, size_t s, const std::vector<double>& ready,
+                      const std::vector<int>& most, Aim aim) {
+  const std::vector<double>& seconds = input.stage_seconds[s];
+  Assigned assigned{{}, std::vector<int>(seconds.size(), 0), {}, 0};
+  std::vector<double> free(seconds.size(), 0);
+  Lanes lanes;
+  for (const double from : ready) {
+    size_t best = 0;
+    double best_end = std::numeric_limits<double>::infinity(), best_finish = 0;
+    for (size_t r = 0; r < seconds.size(); ++r) {
+      if (assigned.taken[r] == most[r] || std::max(free[r], from) + seconds[r] > best_end) continue;
+      const Way& out = way_of(input.ways_out, s, r);
+      const double finish = std::max(free[r], lanes.arrival(way_of(input.ways_in, s, r), from)) + seconds[r];
+      const double end = aim == Aim::deliver ? lanes.delivery(out, finish) : finish;
+      const bool rather = aim == Aim::deliver ? assigned.taken[r] < assigned.taken[best]
+                                              : out.seconds > way_of(input.ways_out, s, best).seconds;
+      if (end < best_end || (end == best_end && rather)) {
+        best = r;
+        best_end = end;
+        best_finish = finish;
       }
-      lanes.take_input(way_of(input.ways_in, s, best), ready);
-      lanes.take_output(way_of(input.ways_out, s, best));
-      free[best] = best_finish;
-      ++taken[best];
-      replica[s][m] = static_cast<int>(best);
-      finished[s][m] = best_finish;
     }
+    assigned.last = std::max(assigned.last, lanes.delivery(way_of(input.ways_out, s, best), best_finish));
+    lanes.take_input(way_of(input.ways_in, s, best), from);
+    lanes.take_output(way_of(input.ways_out, s, best));
+    free[best] = best_finish;
+    ++assigned.taken[best];
+    assigned.replica.push_back(static_cast<int>(best));
+    assigned.finished.push_back(best_finish);
+  }
+  return assigned;
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> assign_replicas(const ScheduleInput& input) {
+  std::vector<std::vector<int>> replica;
+  const std::vector<std::vector<int>> needs = stage_needs(input);
+  std::vector<std::vector<double>> finished;
+  for (size_t s = 0; s < input.stage_devices.size(); ++s) {
+    std::vector<double> ready;
+    for (int m = 0; m < input.micro_batches; ++m) ready.push_back(ready_at(needs[s], finished, m));
+    Assigned best = assign_stage(input, s, ready, most_each(input, s), Aim::deliver);
+    // Nobody waits for the way of any output but the last: the replica with the shortest way had better be the last.
+    if (s < input.ways_out.size() && !input.ways_out[s].empty()) {
+      Assigned other = assign_stage(input, s, ready, best.taken, Aim::compute);
+      if (other.last < best.last) best = std::move(other);
+    }
+    replica.push_back(std::move(best.replica));
+    finished.push_back(std::move(best.finished));
   }
   return replica;
 }

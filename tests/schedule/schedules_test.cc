@@ -50,6 +50,14 @@ TEST(Schedules, ReplicasBehindASlowLinkGetWhatItCarries) {
   EXPECT_EQ(schedule("streaming", input), "0: 0F0 0F1 0F2 0F4 | 1: 0F3 0F5 | instances 2");
 }
 
+// A micro-batch comes every 0.5 s. The first replica is at the sink, outputs of the second travel for 0.5 s. The first
+// one takes the last micro-batch, though it would deliver the first one sooner too: the batch takes 3 s, not 3.5 s.
+TEST(Schedules, TheReplicaWithTheShortestWayOutIsTheLast) {
+  ScheduleInput input{4, 3, {{0}, {1, 2}}, {{0.5}, {1, 1}}};
+  input.ways_out = {{}, {{}, {0.5, {{0, 0.5}}}}};
+  EXPECT_EQ(schedule("streaming", input), "0: 0F0 0F1 0F2 0F3 | 1: 1F1 1F3 | 2: 1F0 1F2 | instances 2");
+}
+
 // One fast link leaves the source, which is lane 0; those behind it take 1, 2 and 2 s. Who waits for a slow one keeps
 // nobody else from the fast one.
 TEST(Schedules, ASlowLinkDoesNotKeepOthersFromAFastOne) {
