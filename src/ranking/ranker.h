@@ -236,7 +236,7 @@ class Ranker {
   std::unique_ptr<ShorterModels> shorter_prompts_;
   std::map<int, std::unique_ptr<PlanScorer>> prompt_scorers_;  // by micro-batches, where prompts matter
   std::unique_ptr<ShorterModels> shorter_;  // none: no repeated blocks, or others than times are wanted of plans
-  std::unique_ptr<KeptPlans> kept_;  // none: no plan has a score before all are timed
+  std::unique_ptr<KeptPlans> kept_;         // none: no plan has a score before all are timed
   std::vector<Candidate> candidates_;
   bool many_yardsticks_ = false;                            // only the best of them are simulated
   bool wants_parts_ = false;                                // LoweredPlan::parts of judged_
