@@ -1,5 +1,4 @@
-// Lowered plans that are needed again if they turn out to be among the best: lowering them a second time takes longer
-// than anything else that is done to them then.
+// Lowered plans that are needed again if they turn out to be among the best. Kept, they need not be lowered twice.
 #pragma once
 
 #include <cstddef>
