@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "report/html_text.h"
+#include "base/html_text.h"
 #include "report/table.h"
 
 namespace nlsplit::inline reports {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "report/html_text.h"
+#include "base/html_text.h"
 #include "report/table.h"
 
 namespace nlsplit::inline reports {

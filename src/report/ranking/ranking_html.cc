@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "report/html_text.h"
+#include "base/html_text.h"
 #include "report/ranking/confidence_text.h"
 #include "report/ranking/explanation_text.h"
 #include "report/ranking/plan_drawing.h"

@@ -6,10 +6,10 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <string_view>
 
 #include "base/file.h"
 #include "base/folder_writer.h"
+#include "base/html_text.h"
 #include "sim/fast.h"
 #include "sim/smpi/rank_actions.h"
 
@@ -19,29 +19,6 @@ namespace {
 constexpr double flops_per_second = 1e9;  // of every host: a compute has its seconds times this
 // SMPI adds these to each message (Request::start, SimGrid 3.32).
 constexpr int64_t envelope_bytes = 16;
-
-std::string xml_text(std::string_view text) {
-  std::string safe;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        safe += "&amp;";
-        break;
-      case '<':
-        safe += "&lt;";
-        break;
-      case '>':
-        safe += "&gt;";
-        break;
-      case '"':
-        safe += "&quot;";
-        break;
-      default:
-        safe += c;
-    }
-  }
-  return safe;
-}
 
 int64_t payload_of(const Activity& transfer) {
   return std::max<int64_t>(0, std::llround(transfer.bytes) - envelope_bytes);
@@ -84,7 +61,7 @@ std::string platform_text(const Program& program, const TimedGraph& graph, const
       links += fmt::format(
           "    <link id=\"l{}\" bandwidth=\"{}Bps\" latency=\"0s\" sharing_policy=\"{}\">"
           "<prop id=\"name\" value=\"{}\"/></link>\n",
-          lane, link.bandwidth.value(), link.shared ? "SHARED" : "FATPIPE", xml_text(name_of(cluster, hop)));
+          lane, link.bandwidth.value(), link.shared ? "SHARED" : "FATPIPE", html_escaped(name_of(cluster, hop)));
     }
     if (const double latency = route.eager.latency.value(); latency > 0) {
       const std::string id = fmt::format("latency{}-{}", ranks.first, ranks.second);
@@ -99,7 +76,7 @@ std::string platform_text(const Program& program, const TimedGraph& graph, const
       "<platform version=\"4.1\">\n  <zone id=\"cluster\" routing=\"Full\">\n";
   for (size_t d = 0; d < program.devices.size(); ++d) {
     text += fmt::format("    <host id=\"rank{}\" speed=\"1Gf\"><prop id=\"device\" value=\"{}\"/></host>\n", d,
-                        xml_text(program.devices[d].name));
+                        html_escaped(program.devices[d].name));
   }
   return text + links + routes + "  </zone>\n</platform>\n";
 }

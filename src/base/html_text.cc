@@ -1,6 +1,6 @@
-#include "report/html_text.h"
+#include "base/html_text.h"
 
-namespace nlsplit::inline reports {
+namespace nlsplit::inline base {
 
 std::string html_escaped(std::string_view text) {
   std::string out;
@@ -19,4 +19,4 @@ std::string html_escaped(std::string_view text) {
   return out;
 }
 
-}  // namespace nlsplit::inline reports
+}  // namespace nlsplit::inline base
