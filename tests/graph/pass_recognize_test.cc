@@ -266,5 +266,28 @@ TEST(RecognizeGelu, ALongProductIsLeftSoon) {
   EXPECT_EQ(pass("recognize_gelu").run(chain.graph, chain.weights).value(), chain.graph);
 }
 
+TEST(SimplifyPowers, SquaresCubesAndInverses) {
+  const auto power = [](const std::string& exponent) {
+    return OperatorText("input %x f32[2,9]\nweight %k " + exponent +
+                        "\n%p f32[2,9] = Pow(%x, %k) as \"p\"\n%y f32[2,9] = Relu(%p) as \"y\"\noutput %y\n");
+  };
+  power("2").expect("simplify_powers", "Mul Relu", {0, 0});
+  power("3").expect("simplify_powers", "Mul Mul Relu");
+  power("-1").expect("simplify_powers", "Reciprocal Relu", {0, 0});
+  power("4").expect("simplify_powers", "Pow Relu");
+}
+
+TEST(SimplifyPowers, LeavesWhatIsAnother) {
+  // A root, an exponent that decides the shape, one that is not known, and integers, which wrap.
+  for (const std::string other :
+       {"input %x f32[2,9]\nweight %k 0.5\n%y f32[2,9] = Pow(%x, %k) as \"y\"\noutput %y\n",
+        "input %x f32[2,9]\nweight %k f32[1,1,1] random\n%y f32[1,2,9] = Pow(%x, %k) as \"y\"\noutput %y\n",
+        "input %x f32[2,9]\ninput %k f32[2,9]\n%y f32[2,9] = Pow(%x, %k) as \"y\"\noutput %y\n",
+        "input %x i64[2,9]\nweight %k 2\n%y i64[2,9] = Pow(%x, %k) as \"y\"\noutput %y\n"}) {
+    OperatorText text(other);
+    EXPECT_EQ(pass("simplify_powers").run(text.graph, text.weights).value(), text.graph) << other;
+  }
+}
+
 }  // namespace
 }  // namespace nlsplit

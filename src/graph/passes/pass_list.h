@@ -15,6 +15,7 @@ Result<Graph> recognize_layer_norm(const Graph& graph, WeightStore& weights);
 Result<Graph> recognize_softmax(const Graph& graph, WeightStore& weights);
 Result<Graph> recognize_attention(const Graph& graph, WeightStore& weights);
 Result<Graph> recognize_gelu(const Graph& graph, WeightStore& weights);
+Result<Graph> simplify_powers(const Graph& graph, WeightStore& weights);
 Result<Graph> sink_transposes(const Graph& graph, WeightStore& weights);
 Result<Graph> fold_batch_norm(const Graph& graph, WeightStore& weights);
 Result<Graph> fold_batch_norm_ahead(const Graph& graph, WeightStore& weights);

@@ -22,6 +22,7 @@ constexpr Pass list[] = {
     {"recognize_attention", "Makes one Attention of two products and the Softmax between them.", recognize_attention,
      false},
     {"recognize_gelu", "Makes one Gelu of its parts, by erf or by tanh.", recognize_gelu},
+    {"simplify_powers", "Makes products of squares and cubes, and inverses of powers by -1.", simplify_powers},
     {"sink_transposes", "Moves transposes behind element-wise nodes, towards others that they cancel with.",
      sink_transposes},
     {"fold_batch_norm",

@@ -122,6 +122,55 @@ void walk(const KernelCall& call, Axes axes, const Epilogue& epilogue, F f) {
   });
 }
 
+// An operand along the two innermost axes, of which the inner one is short.
+struct ShortRows {
+  int64_t outer, inner;  // strides
+
+  bool is_dense(int64_t n) const { return inner == 1 && outer == n; }
+  // Elements of `rows` rows of n from row `first` on, one behind the other.
+  const float* spread(const float* from, int64_t n, int64_t first, int64_t rows, float* to) const {
+    for (int64_t i = 0; i < n; ++i) to[i] = from[first * outer + i * inner];
+    if (outer == 0) {  // what is there already, again
+      for (int64_t done = n, total = n * rows; done < total; done *= 2)
+        std::memcpy(to + done, to, static_cast<size_t>(std::min(done, total - done)) * sizeof(float));
+      return to;
+    }
+    for (int64_t row = 1; row < rows; ++row) {
+      for (int64_t i = 0; i < n; ++i) to[row * n + i] = from[(first + row) * outer + i * inner];
+    }
+    return to;
+  }
+};
+
+// Rows of a few elements, a number for each channel of an image whose channels lie last say: many of them are one run,
+// and what they repeat is written out before.
+template <class F>
+void walk_short_rows(const KernelCall& call, Axes axes, const Epilogue& epilogue, F f) {
+  const int64_t n = axes.extent[axes.count - 1], m = axes.extent[axes.count - 2];
+  const ShortRows a{axes.a[axes.count - 2], axes.a[axes.count - 1]}, b{axes.b[axes.count - 2], axes.b[axes.count - 1]};
+  axes.count -= 2;
+  const int64_t at_once = run_floats / n, runs = (m + at_once - 1) / at_once;
+  constexpr int64_t runs_a_piece = piece_floats / run_floats;
+  const int64_t pieces = (runs + runs_a_piece - 1) / runs_a_piece;
+  parallel_for(call, axes.size() * pieces, [&](int64_t piece) {
+    alignas(64) std::array<float, run_floats> spread_a, spread_b;
+    const Odometer at(axes, piece / pieces);
+    const int64_t begin = piece % pieces * runs_a_piece * at_once, end = std::min(m, begin + runs_a_piece * at_once);
+    for (int64_t row = begin; row < end; row += at_once) {
+      const int64_t rows = std::min(at_once, end - row);
+      const auto operand = [&](size_t i, int64_t offset, const ShortRows& lies, float* room) {
+        const float* from = input(call, i) + offset;
+        if (lies.is_dense(n)) return from + row * n;
+        return lies.outer == 0 && row > begin ? room : lies.spread(from, n, row, rows, room);
+      };
+      const float *x = operand(0, at.a, a, spread_a.data()), *y = operand(1, at.b, b, spread_b.data());
+      const int64_t place = (piece / pieces * m + row) * n;
+      map_row(output(call) + place, rows * n, f, x, y);
+      epilogue.apply(output(call), place, rows * n);
+    }
+  });
+}
+
 void run_binary(const KernelCall& call) {
   const ComputeDesc& desc = *call.desc;
   if (element_count(desc.outputs[0].shape) == 0) return;
@@ -137,6 +186,8 @@ void run_binary(const KernelCall& call) {
         epilogue.apply(output(call), begin, count);
       });
     }
+    constexpr int64_t short_row = 64;
+    if (axes.count > 1 && axes.extent[axes.count - 1] < short_row) return walk_short_rows(call, axes, epilogue, f);
     walk(call, axes, epilogue, f);
   };
   switch (desc.op) {

@@ -2,12 +2,14 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "graph/ggml.h"
 #include "graph/operators/shapes.h"
 #include "kernels/functions/epilogue.h"
 #include "kernels/layout.h"
+#include "kernels/module/packets.h"
 #include "kernels/module/run.h"
 #include "kernels/moves/odometer.h"
 
@@ -27,6 +29,47 @@ void in_pieces(const KernelCall& call, int64_t count, const F& f) {
   parallel_for(call, (count + piece - 1) / piece, [&](int64_t i) { f(i * piece, std::min(count, (i + 1) * piece)); });
 }
 
+// f(bytes), where the few sizes that are copied often are constants: a copy of those is an instruction or two.
+template <class F>
+void with_size(int64_t size, const F& f) {
+  switch (size) {
+    case 4:
+      return f(std::integral_constant<size_t, 4>());
+    case 8:
+      return f(std::integral_constant<size_t, 8>());
+    case 16:
+      return f(std::integral_constant<size_t, 16>());
+    default:
+      return f(static_cast<size_t>(size));
+  }
+}
+
+// All by value: what is stored might be anything else that is looked at by address.
+template <class Bytes>
+void copy_runs(const char* from, int64_t from_step, char* to, int64_t to_step, int64_t count, Bytes bytes) {
+  for (int64_t i = 0; i < count; ++i, from += from_step, to += to_step) std::memcpy(to, from, bytes);
+}
+
+// Rows of a few elements of each operand: one operand after the other, into all rows of a piece.
+void concat_short_rows(const KernelCall& call, const std::vector<int64_t>& ends, int64_t total,
+                       const Epilogue& epilogue) {
+  const int64_t row = ends.back();
+  if (total == 0) return;
+  const int64_t at_once = 4096 / row, rows = total / row;
+  parallel_for(call, (rows + at_once - 1) / at_once, [&](int64_t piece) {
+    const int64_t begin = piece * at_once, end = std::min(rows, begin + at_once);
+    for (size_t i = 0; i < ends.size(); ++i) {
+      const int64_t first = i == 0 ? 0 : ends[i - 1], count = ends[i] - first;
+      with_size(count * int64_t{sizeof(float)}, [&](auto bytes) {
+        const auto* from = reinterpret_cast<const char*>(input(call, i) + begin * count);
+        auto* to = reinterpret_cast<char*>(output(call) + begin * row + first);
+        copy_runs(from, count * int64_t{sizeof(float)}, to, row * int64_t{sizeof(float)}, end - begin, bytes);
+      });
+    }
+    epilogue.apply(output(call), begin * row, (end - begin) * row);
+  });
+}
+
 // Row-major or in blocks (stored_shape): what is joined along an axis are runs of memory, one of each operand in turn.
 void run_concat(const KernelCall& call) {
   const ComputeDesc& desc = *call.desc;
@@ -41,6 +84,8 @@ void run_concat(const KernelCall& call) {
     ends.push_back(row);
   }
   const Epilogue epilogue(call);
+  constexpr int64_t short_row = 256;
+  if (row < short_row) return concat_short_rows(call, ends, element_count(out), epilogue);
   in_pieces(call, element_count(out), [&](int64_t begin, int64_t end) {
     for (int64_t at = begin; at < end;) {
       const int64_t within = at % row;
@@ -51,6 +96,21 @@ void run_concat(const KernelCall& call) {
       at += count;
     }
     epilogue.apply(output(call), begin, end - begin);
+  });
+}
+
+// Runs of so many bytes, one behind the other along the last of the axes.
+void slice_short_runs(const KernelCall& call, Axes axes, const char* from, int64_t run) {
+  const size_t last = --axes.count;
+  const int64_t element = size_of(call.desc->inputs[0].dtype), count = axes.extent[last];
+  const int64_t step = axes.a[last] * element, rows = axes.size();
+  const int64_t at_once = std::max<int64_t>(1, 8192 / count);
+  parallel_for(call, (rows + at_once - 1) / at_once, [&](int64_t piece) {
+    const int64_t begin = piece * at_once, end = std::min(rows, begin + at_once);
+    Odometer place(axes, begin);
+    char* to = static_cast<char*>(call.outputs[0]) + begin * count * run;
+    for (int64_t row = begin; row < end; ++row, place.next(), to += count * run)
+      with_size(run, [&](auto bytes) { copy_runs(from + place.a * element, step, to, run, count, bytes); });
   });
 }
 
@@ -82,6 +142,12 @@ void run_slice(const KernelCall& call) {
   const char* from = static_cast<const char*>(call.inputs[0]) + first * element;
   char* to = static_cast<char*>(call.outputs[0]);
   const Epilogue epilogue(call);
+  constexpr int64_t short_run = 16;
+  if (run < short_run && outer > 0) {
+    slice_short_runs(call, others, from, run * element);
+    if (!epilogue.empty()) epilogue.apply(output(call), 0, total);
+    return;
+  }
   in_pieces(call, total, [&](int64_t begin, int64_t end) {
     Odometer place(others, begin / run);
     for (int64_t at = begin, within = begin % run; at < end; within = 0, place.next()) {
@@ -91,6 +157,44 @@ void run_slice(const KernelCall& call) {
     }
     if (!epilogue.empty()) epilogue.apply(output(call), begin, end - begin);
   });
+}
+
+// to[row][i] = from[i][row]. Few rows that lie close together, an image's channels say: the compiler knows how many.
+template <int rows>
+void deinterleave(const float* from, float* to, int64_t to_stride, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+#pragma GCC unroll 4
+    for (int row = 0; row < rows; ++row) to[row * to_stride + i] = from[i * rows + row];
+  }
+}
+
+void transpose_strip(const float* from, int64_t from_stride, float* to, int64_t to_stride, int64_t rows, int64_t n) {
+  if (rows == from_stride && rows <= 4) {
+    if (rows == 2) return deinterleave<2>(from, to, to_stride, n);
+    if (rows == 3) return deinterleave<3>(from, to, to_stride, n);
+    if (rows == 4) return deinterleave<4>(from, to, to_stride, n);
+  }
+  // In squares of registers: both sides are whole vectors.
+  for (int64_t i = 0; i < n; i += width) {
+    const int64_t columns = std::min<int64_t>(width, n - i);
+    for (int64_t row = 0; row < rows; row += width) {
+      const int64_t lines = std::min<int64_t>(width, rows - row);
+      const float* square = from + i * from_stride + row;
+      float* there = to + row * to_stride + i;
+      if (columns < width || lines < width) {
+        for (int64_t r = 0; r < lines; ++r) {
+          for (int64_t c = 0; c < columns; ++c) there[r * to_stride + c] = square[c * from_stride + r];
+        }
+        continue;
+      }
+      Eigen::internal::PacketBlock<Packet, width> block;
+#pragma GCC unroll 16
+      for (int c = 0; c < width; ++c) block.packet[c] = load(square + c * from_stride);
+      Eigen::internal::ptranspose(block);
+#pragma GCC unroll 16
+      for (int r = 0; r < width; ++r) store(there + r * to_stride, block.packet[r]);
+    }
+  }
 }
 
 // The output is walked in its order with the input's strides. Where the input's last axis lies elsewhere, that axis and
@@ -139,13 +243,7 @@ void run_transpose(const KernelCall& call) {
         continue;
       }
       const int64_t rows = std::min(tile, m - unit % strips * tile);
-      for (int64_t x = 0; x < n; x += tile) {
-        for (int64_t row = 0; row < rows; ++row) {
-          for (int64_t i = x; i < std::min(n, x + tile); ++i) {
-            to[at.b + row * to_stride[fast] + i] = from[at.a + i * from_stride[last] + row];
-          }
-        }
-      }
+      transpose_strip(from + at.a, from_stride[last], to + at.b, to_stride[fast], rows, n);
     }
   });
   Epilogue(call).apply(output(call), 0, total);
@@ -195,6 +293,21 @@ void run_pad(const KernelCall& call) {
   Epilogue(call).apply(output(call), 0, total);
 }
 
+template <class Index, class Bytes>
+void gather_units(const Index* indices, int64_t count, const char* from, int64_t extent, Bytes bytes, char* to,
+                  int64_t begin, int64_t end) {
+  const auto piece = static_cast<int64_t>(static_cast<size_t>(bytes));
+  int64_t i = begin % count;
+  from += begin / count * extent * piece;
+  to += begin * piece;
+  for (int64_t unit = begin; unit < end; ++unit, to += piece) {
+    int64_t index = indices[i];
+    index = std::clamp<int64_t>(index < 0 ? index + extent : index, 0, extent - 1);
+    std::memcpy(to, from + index * piece, bytes);
+    if (++i == count) i = 0, from += extent * piece;
+  }
+}
+
 // What lies behind one index is one piece of memory. An index outside counts as the nearest inside.
 void run_gather(const KernelCall& call) {
   const ComputeDesc& desc = *call.desc;
@@ -212,12 +325,13 @@ void run_gather(const KernelCall& call) {
   const int64_t units = total * size_of(desc.inputs[0].dtype) / piece;
   const int64_t at_once = std::max<int64_t>(1, 32768 / piece);
   parallel_for(call, (units + at_once - 1) / at_once, [&](int64_t part) {
-    for (int64_t unit = part * at_once; unit < std::min(units, (part + 1) * at_once); ++unit) {
-      const int64_t i = unit % count, outer = unit / count;
-      int64_t index = whole_at(call, 1, i);
-      index = std::clamp<int64_t>(index < 0 ? index + extent : index, 0, extent - 1);
-      std::memcpy(to + unit * piece, from + (outer * extent + index) * piece, static_cast<size_t>(piece));
-    }
+    const int64_t begin = part * at_once, end = std::min(units, begin + at_once);
+    with_size(piece, [&](auto bytes) {
+      if (desc.inputs[1].dtype == DType::i32)
+        gather_units(static_cast<const int32_t*>(call.inputs[1]), count, from, extent, bytes, to, begin, end);
+      else
+        gather_units(static_cast<const int64_t*>(call.inputs[1]), count, from, extent, bytes, to, begin, end);
+    });
   });
   if (!desc.epilogue.empty()) Epilogue(call).apply(output(call), 0, total);
 }

@@ -21,7 +21,7 @@ bool has_no_room(const ComputeDesc& desc) {
 }
 
 std::string refuse_reference(const ComputeDesc& desc) {
-  return only_by_reference(desc) && !takes(rows::generated, desc) ? "" : "other kernels compute it";
+  return only_by_reference(desc) ? "" : "other kernels compute it";
 }
 
 }  // namespace
@@ -42,8 +42,11 @@ bool only_by_reference(const ComputeDesc& desc) {
   return needed;
 }
 
+// Generated code is taken wherever there is some. A Program that names these loops instead runs, too: so are the two
+// compared.
 const KernelInfo rows::reference = {.what = "the reference evaluator's loops: any operator, elements of any type; slow",
                                     .refuses = refuse_reference,
+                                    .standing = last_resort,
                                     .any_type = true,
                                     .scaled = true};
 

@@ -7,8 +7,11 @@
 
 #include <functional>
 #include <limits>
-#include <optional>
+#include <map>
 #include <vector>
+
+#include "kernels/generated/llvm/lanes.h"
+#include "kernels/generated/llvm/tables.h"
 
 namespace nlsplit::inline kernels {
 namespace {
@@ -20,7 +23,7 @@ class Emitter {
   Emitter(const Loops& loops, llvm::Module& module)
       : loops_(loops), module_(module), context_(module.getContext()), b_(context_), ranges_(ranges_of(loops)) {
     i64_ = b_.getInt64Ty();
-    for (const LoopTable& table : loops.tables) tables_.push_back(constant_table(table));
+    for (const LoopTable& table : loops.tables) tables_.push_back(constant_table(module, table));
   }
 
   // The operands one by one, so that each can be said to lie apart from the result; then one that takes them from a
@@ -138,26 +141,7 @@ class Emitter {
   // Which terms differ from lane to lane, and by how much the indices among them.
   void use_lanes(unsigned lanes, int axis) {
     lanes_ = lanes;
-    varies_.assign(loops_.terms.size(), false);
-    steps_.assign(loops_.terms.size(), 0);
-    if (lanes == 1) return;
-    for (size_t i = 0; i < loops_.terms.size(); ++i) {
-      const Term& t = loops_.terms[i];
-      const auto varies = [&](int used) { return used >= 0 && varies_[static_cast<size_t>(used)]; };
-      const auto step = [&](int used) {
-        return used < 0 ? std::optional<int64_t>(0) : steps_[static_cast<size_t>(used)];
-      };
-      const auto constant = [&](int used) { return loops_.terms[static_cast<size_t>(used)].code == LoopCode::integer; };
-      const auto value = [&](int used) { return loops_.terms[static_cast<size_t>(used)].integer; };
-      varies_[i] = t.code == LoopCode::carried || (t.code == LoopCode::axis && t.which == axis) || varies(t.x) ||
-                   varies(t.y) || varies(t.z);
-      if (!varies_[i]) continue;
-      steps_[i] = std::nullopt;
-      if (t.code == LoopCode::axis) steps_[i] = 1;
-      if (t.code == LoopCode::add && step(t.x) && step(t.y)) steps_[i] = *step(t.x) + *step(t.y);
-      if (t.code == LoopCode::subtract && step(t.x) && step(t.y)) steps_[i] = *step(t.x) - *step(t.y);
-      if (t.code == LoopCode::multiply && step(t.x) && constant(t.y)) steps_[i] = *step(t.x) * value(t.y);
-    }
+    by_lane_ = lanes == 1 ? no_steps(loops_) : steps_along(loops_, axis);
   }
   Value* in_lanes(Value* value) {
     return lanes_ == 1 || value->getType()->isVectorTy() ? value : b_.CreateVectorSplat(lanes_, value);
@@ -165,7 +149,7 @@ class Emitter {
   llvm::Type* in_lanes(llvm::Type* type, const Value* as) {
     return as->getType()->isVectorTy() ? llvm::FixedVectorType::get(type, lanes_) : type;
   }
-  bool are_neighbours(int index) const { return steps_[static_cast<size_t>(index)] == 1; }
+  bool are_neighbours(int index) const { return by_lane_.steps[static_cast<size_t>(index)] == 1; }
   static Value* first_of(llvm::IRBuilder<>& b, Value* value) { return b.CreateExtractElement(value, uint64_t{0}); }
 
   // The result's axes from this one on; end: nullptr is its extent.
@@ -208,14 +192,75 @@ class Emitter {
       if (fold.stored >= 0) store(fold.stored, fold.place);
       return next;
     }
+    if (axis + 1 == fold.end_axis) {
+      if (const std::vector<const Term*> apart = apart_in_lanes(axis); !apart.empty())
+        return step_in_squares(fold, axis, carried, nexts, apart);
+    }
     return loop(whole(0), whole(extent(axis)), carried, [&](Value* i, const std::vector<Value*>& values) {
       positions_[static_cast<size_t>(axis)] = i;
       return step(fold, axis + 1, values, nexts);
     });
   }
 
+  // Elements that lie apart from lane to lane and beside each other along the axis.
+  std::vector<const Term*> apart_in_lanes(int axis) const {
+    std::vector<const Term*> apart;
+    if (lanes_ == 1 || extent(axis) < lanes_) return apart;
+    const LaneSteps along = steps_along(loops_, axis);
+    for (const Term& t : loops_.terms) {
+      if (t.code != LoopCode::element) continue;
+      const auto index = static_cast<size_t>(t.x);
+      if (by_lane_.varies[index] && by_lane_.steps[index] != 1 && along.steps[index] == 1) apart.push_back(&t);
+    }
+    return apart;
+  }
+  // A square of them is loaded row by row, which are neighbours, and turned. What is left is loaded one by one.
+  std::vector<Value*> step_in_squares(const Fold& fold, int axis, std::vector<Value*> carried,
+                                      const std::vector<int>& nexts, const std::vector<const Term*>& apart) {
+    Value*& position = positions_[static_cast<size_t>(axis)];
+    std::map<const Term*, Value*> squares;
+    for (const Term* t : apart) {
+      llvm::IRBuilder<> entry(&function_->getEntryBlock(), function_->getEntryBlock().begin());
+      squares[t] = entry.CreateAlloca(llvm::FixedVectorType::get(type_of(*t), lanes_), whole(lanes_));
+    }
+    const int64_t count = extent(axis) / lanes_;
+    carried = loop(whole(0), whole(count), carried, [&](Value* square, const std::vector<Value*>& values) {
+      Value* first = b_.CreateMul(square, whole(lanes_), "", true, true);
+      position = first;
+      for (const Term* t : apart) turn(*t, squares[t]);
+      return loop(whole(0), whole(lanes_), values, [&](Value* i, const std::vector<Value*>& so_far) {
+        position = b_.CreateAdd(first, i, "", true, true);
+        for (const Term* t : apart) {
+          llvm::Type* types = llvm::FixedVectorType::get(type_of(*t), lanes_);
+          turned_[t] = b_.CreateLoad(types, b_.CreateInBoundsGEP(types, squares[t], i));
+        }
+        return step(fold, axis + 1, so_far, nexts);
+      });
+    });
+    turned_.clear();
+    return loop(whole(count * lanes_), whole(extent(axis)), carried, [&](Value* i, const std::vector<Value*>& values) {
+      position = i;
+      return step(fold, axis + 1, values, nexts);
+    });
+  }
+  void turn(const Term& t, Value* square) {
+    Value* index = values_of({t.x})[0];
+    llvm::Type *type = type_of(t), *types = llvm::FixedVectorType::get(type, lanes_);
+    std::vector<Value*> rows;
+    for (unsigned lane = 0; lane < lanes_; ++lane) {
+      Value* from = arguments_[static_cast<size_t>(t.which)];
+      Value* row = b_.CreateInBoundsGEP(type, from, b_.CreateExtractElement(index, uint64_t{lane}));
+      rows.push_back(b_.CreateAlignedLoad(types, row, llvm::Align(type->getScalarSizeInBits() / 8)));
+    }
+    rows = turned(b_, rows);
+    for (unsigned i = 0; i < lanes_; ++i) b_.CreateStore(rows[i], b_.CreateConstInBoundsGEP1_64(types, square, i));
+  }
+
   // ---- terms
 
+  llvm::Type* type_of(const Term& element) {
+    return stored_type(loops_.inputs[static_cast<size_t>(element.which)].dtype);
+  }
   llvm::Type* scalar_type(Scalar type) {
     switch (type) {
       case Scalar::f32:
@@ -247,7 +292,7 @@ class Emitter {
     }
     values_.assign(loops_.terms.size(), nullptr);
     for (size_t i = 0; i < needed.size(); ++i) {
-      if (needed[i]) values_[i] = value_of(loops_.terms[i], ranges_[i], varies_[i]);
+      if (needed[i]) values_[i] = value_of(loops_.terms[i], ranges_[i], by_lane_.varies[i]);
     }
     std::vector<Value*> values;
     for (const int root : roots) values.push_back(values_[static_cast<size_t>(root)]);
@@ -275,7 +320,7 @@ class Emitter {
 
   Value* load(llvm::Type* type, Value* from, int index) {
     const llvm::Align alignment(type->getScalarSizeInBits() / 8);
-    if (!varies_[static_cast<size_t>(index)])
+    if (!by_lane_.varies[static_cast<size_t>(index)])
       return b_.CreateAlignedLoad(type, b_.CreateInBoundsGEP(type, from, at(index)), alignment);
     llvm::Type* types = llvm::FixedVectorType::get(type, lanes_);
     if (are_neighbours(index))
@@ -285,29 +330,13 @@ class Emitter {
 
   Value* read(const Term& t) {
     const DType dtype = loops_.inputs[static_cast<size_t>(t.which)].dtype;
-    llvm::Type* type = stored_type(dtype);
-    Value* value = load(type, arguments_[static_cast<size_t>(t.which)], t.x);
+    const auto there = turned_.find(&t);
+    Value* value =
+        there != turned_.end() ? there->second : load(type_of(t), arguments_[static_cast<size_t>(t.which)], t.x);
     if (dtype == DType::boolean) return b_.CreateICmpNE(value, llvm::Constant::getNullValue(value->getType()));
     if (t.type != Scalar::whole) return value;
     const bool is_signed = dtype == DType::i8 || dtype == DType::i16 || dtype == DType::i32;
     return is_signed ? b_.CreateSExt(value, in_lanes(i64_, value)) : b_.CreateZExt(value, in_lanes(i64_, value));
-  }
-
-  llvm::GlobalVariable* constant_table(const LoopTable& table) {
-    llvm::Constant* all = nullptr;
-    if (!table.numbers.empty()) {
-      all = llvm::ConstantDataArray::get(context_, llvm::ArrayRef<double>(table.numbers));
-    } else {
-      const auto fits = [](int64_t value) { return value == static_cast<int32_t>(value); };
-      if (std::all_of(table.integers.begin(), table.integers.end(), fits)) {
-        const std::vector<uint32_t> narrow(table.integers.begin(), table.integers.end());
-        all = llvm::ConstantDataArray::get(context_, llvm::ArrayRef<uint32_t>(narrow));
-      } else {
-        const std::vector<uint64_t> wide(table.integers.begin(), table.integers.end());
-        all = llvm::ConstantDataArray::get(context_, llvm::ArrayRef<uint64_t>(wide));
-      }
-    }
-    return new llvm::GlobalVariable(module_, all->getType(), true, llvm::GlobalValue::PrivateLinkage, all, "table");
   }
 
   Value* look_up(const Term& t) {
@@ -452,8 +481,8 @@ class Emitter {
   std::vector<llvm::GlobalVariable*> tables_;
   std::vector<Value*> arguments_, positions_, accumulated_, values_;
   unsigned lanes_ = 1;
-  std::vector<bool> varies_;                   // from lane to lane, by terms
-  std::vector<std::optional<int64_t>> steps_;  // by how much from one lane to the next, where that is one number
+  LaneSteps by_lane_;
+  std::map<const Term*, Value*> turned_;  // elements that are there already
 };
 
 }  // namespace
