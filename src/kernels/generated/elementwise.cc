@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <numbers>
 
@@ -24,8 +25,9 @@ int softplus(LoopWriter& w, int x) {
 
 // As std::clamp(x, low, high) and as std::min(std::max(x, low), high), which are one.
 int bounded(LoopWriter& w, int x, double low, double high) {
-  const int at_least = w.choose(w.less(x, w.number(low)), w.number(low), x);
-  return w.choose(w.less(w.number(high), at_least), w.number(high), at_least);
+  const int lowest = w.number(low, w.type_of(x)), highest = w.number(high, w.type_of(x));
+  const int at_least = w.choose(w.less(x, lowest), lowest, x);
+  return w.choose(w.less(highest, at_least), highest, at_least);
 }
 
 // What keeps to the operand's own type: the result is one of its numbers.
@@ -426,6 +428,18 @@ Loops lower_elementwise(const ComputeDesc& desc) {
   return std::move(w.loops);
 }
 
+// In f32, where the result has 16 bits at most: beyond 2^24, where a sum with the zero is rounded, all are cut off.
+Element quantized_in_f32(LoopWriter& w, const std::vector<Element>& in, DType type, double low, double high) {
+  const int near = w.unary(LoopCode::nearest, w.divide(in[0].term, in[1].term));
+  const int zero = in.size() > 2 ? w.convert(LoopCode::narrow, w.real(in[2]), Scalar::f32) : w.number(0, Scalar::f32);
+  const int value = bounded(w, w.add(near, zero), low, high);
+  const int known = w.choose(w.is_nan(value), w.number(0, Scalar::f32), value);
+  // Added to a whole number below 2^22 it leaves the number in the low bits.
+  constexpr float to_low_bits = 0x1.8p23f;
+  const int bits = w.convert(LoopCode::bits_of, w.add(known, w.number(to_low_bits, Scalar::f32)), Scalar::whole);
+  return w.whole(w.subtract(bits, w.integer(std::bit_cast<int32_t>(to_low_bits))), type);
+}
+
 // Scale and zero are one number, or one an index of the axis.
 Loops lower_quantization(const ComputeDesc& desc) {
   LoopWriter w;
@@ -454,6 +468,10 @@ Loops lower_quantization(const ComputeDesc& desc) {
   double span = 1;
   for (int64_t bit = 0; bit < 8 * size_of(type); ++bit) span *= 2;
   const double low = is_signed ? -span / 2 : 0, high = low + span - 1;
+  if (in[0].dtype == DType::f32 && in[1].dtype == DType::f32 && size_of(type) <= 2) {
+    finish(w, desc, quantized_in_f32(w, in, type, low, high), place);
+    return std::move(w.loops);
+  }
   // The quotient is of the operand's precision, so that ties are the same ones.
   const DType precision = is_real(in[0].dtype) ? in[0].dtype : in[1].dtype;
   const Element quotient = w.rounded(w.divide(w.real(in[0]), scale), precision);
