@@ -186,7 +186,7 @@ void run_binary(const KernelCall& call) {
         epilogue.apply(output(call), begin, count);
       });
     }
-    constexpr int64_t short_row = 64;
+    constexpr int64_t short_row = 16;  // of longer ones the work is in the elements
     if (axes.count > 1 && axes.extent[axes.count - 1] < short_row) return walk_short_rows(call, axes, epilogue, f);
     walk(call, axes, epilogue, f);
   };
