@@ -9,6 +9,7 @@
 #include "compile/lowering.h"
 #include "compile/print.h"
 #include "compile/split_training.h"
+#include "cost/messages.h"
 #include "graph/passes/precision.h"
 #include "program/dependencies.h"
 #include "program/scalars.h"
@@ -52,19 +53,22 @@ Result<Program> lower(Lowering& lowering, const KernelGraph& graph, const Plan& 
 
 // Of what is converted to be sent: it is rounded as a network of that type rounds all of its values.
 Promise promise_of_messages(const Lowering& lowering) {
-  if (lowering.cluster->messages == DType::f32) return {};
+  Promise promise;
+  if (lowering.cluster->messages == DType::f32) return promise;
   for (const std::vector<OrderedSlot>& slots : lowering.slots) {
     for (const OrderedSlot& slot : slots) {
       for (const Port& port : slot.sends) {
         if (at(port.flow) == lowering.flows.size()) continue;  // a credit
         const Flow& flow = lowering.flows[at(port.flow)];
         if (!lowering.is_converted(flow)) continue;
-        return {rounding_tolerance(coarser(flow.travels_as, coarsest_type(lowering.graph->graph))),
-                fmt::format("values travel between devices as {}", name_of(flow.travels_as))};
+        const DType type = coarser(rounds_as(flow.travels_as), coarsest_type(lowering.graph->graph));
+        if (rounding_tolerance(type) > promise.tolerance)
+          promise = {rounding_tolerance(type),
+                     fmt::format("values travel between devices as {}", name_of(flow.travels_as))};
       }
     }
   }
-  return {};
+  return promise;
 }
 
 }  // namespace

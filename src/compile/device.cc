@@ -263,7 +263,7 @@ void DeviceWriter::send(Segment& segment, const Port& port) {
 namespace {
 
 // Messages travel in the layout they are made in where all devices of the plan have one level, so blocks of one size;
-// else row-major. Inputs, outputs, and all of training are row-major in any case.
+// else row-major. Inputs, outputs, elements that share scales, and all of training are row-major in any case.
 std::vector<int> flow_layouts(const Lowering& lowering) {
   std::vector<int> layouts(lowering.flows.size(), 0);
   if (lowering.training != nullptr || lowering.row_major_messages) return layouts;
@@ -272,7 +272,8 @@ std::vector<int> flow_layouts(const Lowering& lowering) {
   if (std::ranges::any_of(lowering.devices, other_level)) return layouts;
   for (size_t f = 0; f < layouts.size(); ++f) {
     const Flow& flow = lowering.flows[f];
-    if (flow.producer == source_stage || flow.consumers.back() == lowering.stages()) continue;
+    if (flow.producer == source_stage || flow.consumers.back() == lowering.stages() || is_scaled(flow.travels_as))
+      continue;
     layouts[f] = lowering.graph->chosen.at(level).made_in[flow.root.index()];
   }
   return layouts;

@@ -126,7 +126,7 @@ struct Cluster {
   Bytes eager_limit = bytes(0);    // messages up to this size start without waiting for the receiver
   Seconds handshake = seconds(0);  // added to every larger message
   int nic_window = 0;              // concurrent outgoing messages of a host; 0: unlimited, they share the links fairly
-  DType messages = DType::f32;     // what f32 values travel as between devices (cost/messages.h): f32, f16 or bf16
+  DType messages = DType::f32;     // what f32 values travel as between devices (cost/messages.h)
   std::vector<MeasuredRoute> routes;  // measured; empty: all follows from the links
   std::string network_profile;        // the file they came from
 

@@ -1,18 +1,27 @@
 // In which element type a value travels from one device to another (Cluster::messages). The device that makes it
-// converts it, rounding to the nearest, ties to even; whoever receives it converts it back. What predicts and what
-// compiles ask the same function.
+// converts it, rounding to the nearest, ties to even (q8_0: graph/q8_0.h); whoever receives it converts it back. What
+// predicts and what compiles ask the same function.
 #pragma once
 
 #include "graph/graph.h"
 
 namespace nlsplit::inline cost {
 
-// Types that f32 values may travel in: f32, f16, bf16.
+// Types that f32 values may travel in: f32, f16, bf16, q8_0.
 bool may_travel_as(DType type);
 
 // root: no view. messages: Cluster::messages. As they are travel the graph's inputs and outputs, what TopK finds, whose
-// order decides, and all that is not f32.
+// order decides, and all that is not f32. Where messages are q8_0, a value whose last axis has no whole blocks travels
+// as f16.
 DType travels_as(const Graph& graph, ValueId root, bool is_output, DType messages);
+
+// Bytes of all messages with the parts of a value, at least. Parts of outputs are no outputs; parts may have whole
+// blocks where the value has none; what travels as it is has not less. Of a value of a graph that is known as well.
+double least_message_bytes(const TensorType& type, DType messages);
+double least_message_bytes(const Graph& graph, ValueId root, DType messages);
+
+// As which type messages round: promises are by it. Those of q8_0 as operands of products with weights in blocks.
+DType rounds_as(DType travels_as);
 
 // The message of a value of `type`: as many elements, in the same layout.
 TensorType traveling(TensorType type, DType as);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "graph/elements.h"
+#include "graph/q8_0.h"
 
 namespace nlsplit::inline graph {
 namespace {
@@ -45,9 +46,15 @@ std::array<int, 32> steps_of(Values block, double scale, double offset, int lowe
 }
 
 void write_q8_0(Values block, std::string& raw) {
-  const Half d = half(std::abs(largest_of(block)) / 127);
-  raw += d.raw;
-  for (const int step : steps_of(block, d.value, 0, -127, 127, 0)) raw += static_cast<char>(step);
+  float largest = 0;
+  for (const double value : block) {
+    const float size = std::abs(static_cast<float>(value));
+    if (!(size <= largest)) largest = size;
+    if (std::isnan(largest)) break;
+  }
+  const uint16_t scale = q8_0_scale(largest);
+  raw.append(reinterpret_cast<const char*>(&scale), sizeof scale);
+  for (const double value : block) raw += static_cast<char>(q8_0_step(static_cast<float>(value), f16_value(scale)));
 }
 
 void write_q4_0(Values block, std::string& raw) {
@@ -158,7 +165,8 @@ std::string blocks_of(DType type, std::span<const double> values) {
   const WriteBlock write = writer_of(type);
   const auto block = static_cast<size_t>(block_of(type));
   CHECK(values.size() % block == 0, "whole blocks");
-  CHECK(std::ranges::all_of(values, [](double value) { return std::isfinite(value); }), "no scale makes these");
+  CHECK(type == DType::q8_0 || std::ranges::all_of(values, [](double value) { return std::isfinite(value); }),
+        "no scale makes these");
   std::string raw;
   for (size_t at = 0; at < values.size(); at += block) write(values.subspan(at, block), raw);
   return raw;

@@ -41,8 +41,8 @@ namespace nlsplit::inline graph {
 // In a block of 256
 //   q4_k: 32 neighbours share a scale and an offset of 6 bits; q has 4 bits
 //   q6_k: 16 neighbours share a scale of 8 bits; q has 6 bits
-// (graph/ggml.cc says where the bits are). Only weights have such types. Cast, Gather, Gemm, MatMul and Linear read
-// them (traits::reads_scaled).
+// (graph/ggml.cc says where the bits are). Of a graph's values only weights have such types; in a Program messages may
+// be q8_0 (cost/messages.h). Cast, Gather, Gemm, MatMul and Linear read them (traits::reads_scaled).
 enum class DType : uint8_t {
   f32,
   i64,

@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 
+#include "cost/messages.h"
 #include "graph/operators/operator.h"
 
 namespace nlsplit::inline partition {
@@ -172,7 +173,7 @@ class GroupPlay {
 
   // Each shard takes everybody's partial sum, or the slice of it that it adds up.
   double bytes_of_sum(size_t n, const Layout& layout, size_t to) const {
-    const double bytes = bytes_of_message(graph_, graph_.nodes[n].outputs[0], messages_);
+    const double bytes = least_message_bytes(graph_.value(graph_.nodes[n].outputs[0]).type, messages_);
     if (layout.axis < 0) return bytes;
     return bytes * static_cast<double>(layout.bounds[to + 1] - layout.bounds[to]) /
            static_cast<double>(layout.bounds.back());

@@ -38,12 +38,9 @@ std::vector<Crossing> find_crossings(const Graph& graph, DType messages) {
   for (size_t v = 0; v < all.size(); ++v) {
     const Value& value = graph.values[v];
     if (root[v] != v || value.kind == ValueKind::weight || (all[v].read.empty() && !all[v].is_output)) continue;
-    const auto bytes_if = [&](bool is_output) {
-      const DType as = travels_as(graph, ValueId(v), is_output, messages);
-      return static_cast<double>(size_of(traveling(value.type, as)).value());
-    };
-    all[v].bytes = bytes_if(all[v].is_output);
-    all[v].part_bytes = bytes_if(false);  // parts of an output are no outputs
+    const DType as = travels_as(graph, ValueId(v), all[v].is_output, messages);
+    all[v].bytes = static_cast<double>(size_of(traveling(value.type, as)).value());
+    all[v].part_bytes = least_message_bytes(graph, ValueId(v), messages);
     if (value.kind == ValueKind::node) all[v].made = static_cast<int>(value.producer.index());
     kept.push_back(std::move(all[v]));
   }

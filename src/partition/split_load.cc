@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "cost/messages.h"
 #include "graph/operators/operator.h"
 #include "graph/passes/passes.h"
 #include "partition/group_play.h"
@@ -131,7 +132,7 @@ class PartsFinder {
         wanted = {from.axis, from.bounds[k], from.bounds[k + 1]};
       needed |= !is_empty(wanted) && (wanted.begin < from.bounds[k] || wanted.end > from.bounds[k + 1]);
       exchange.wanted.push_back(wanted);
-      exchange.bytes.push_back(of_other_axes * bytes_of_message(graph_, value, messages_) /
+      exchange.bytes.push_back(of_other_axes * least_message_bytes(graph_.value(value).type, messages_) /
                                static_cast<double>(extent));
     }
     if (!needed) return;

@@ -28,8 +28,4 @@ struct SplitParts {
   std::vector<PieceExchange> exchanges;
 };
 
-// Of a message with all of its elements. Parts of outputs are no outputs; what TopK finds travels as it is, which is
-// not less.
-double bytes_of_message(const Graph& graph, ValueId value, DType messages);
-
 }  // namespace nlsplit::inline partition

@@ -48,6 +48,16 @@ Status check_state_part(const Buffer& buffer) {
   return check_type(whole_type_of(buffer));
 }
 
+// Messages, where they are kept for a while, and weights.
+Status check_scaled(const Buffer& buffer) {
+  const DType type = buffer.type.dtype;
+  if (!is_scaled(type) || buffer.kind == BufferKind::weight) return ok_status();
+  if (type != DType::q8_0) return invalid_input(fmt::format("only weights are {}", name_of(type)));
+  const bool travels =
+      buffer.kind == BufferKind::stash || buffer.kind == BufferKind::scratch || buffer.kind == BufferKind::comm;
+  return travels ? ok_status() : invalid_input(fmt::format("only weights and messages are {}", name_of(type)));
+}
+
 Status check_buffer(const DeviceProgram& device, size_t index) {
   const Buffer& buffer = device.buffers[index];
   const auto wrong = [&](std::string_view why) {
@@ -56,8 +66,7 @@ Status check_buffer(const DeviceProgram& device, size_t index) {
   if (const Status sound = check_type(buffer.type); !sound.ok()) return wrong(sound.error().message.c_str());
   if (const Status sound = check_maximum(buffer); !sound.ok()) return wrong(sound.error().message);
   if (const Status sound = check_state_part(buffer); !sound.ok()) return wrong(sound.error().message);
-  if (is_scaled(buffer.type.dtype) && buffer.kind != BufferKind::weight)
-    return wrong(fmt::format("only weights are {}", name_of(buffer.type.dtype)));
+  if (const Status sound = check_scaled(buffer); !sound.ok()) return wrong(sound.error().message);
   if (buffer.kind == BufferKind::view) {
     if (!buffer.of.valid() || buffer.of.index() >= device.buffers.size()) return wrong("a view of nothing");
     const Buffer& root = device.buffer(buffer.of);

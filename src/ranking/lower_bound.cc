@@ -73,9 +73,8 @@ double links_bound(const PreparedModel& prepared, const Cluster& cluster, const 
     const bool travels =
         value.kind == ValueKind::node || (value.kind == ValueKind::input && read_by_network.contains(ValueId(v)));
     // Parts of an output may travel in fewer bytes than the output.
-    const DType as = travels_as(*work.graph, ValueId(v), false, cluster.messages);
     problem.value_bytes.push_back(
-        travels ? static_cast<double>(size_of(traveling(value.type, as)).value()) * prepared.micro_batches : 0);
+        travels ? least_message_bytes(*work.graph, ValueId(v), cluster.messages) * prepared.micro_batches : 0);
   }
   double best = 0;
   for (const HostId host : std::set<HostId>{ends.source, ends.sink}) {

@@ -177,8 +177,8 @@ Status parse_network(const Source& source, const Yaml& node, const ScenarioOptio
     cluster.nic_window = static_cast<int>(value);
   }
   if (const Yaml* messages = network.find("messages")) {
-    static constexpr std::array kinds = {DType::f32, DType::f16, DType::bf16};
-    static constexpr std::array<std::string_view, kinds.size()> names = {"f32", "f16", "bf16"};
+    static constexpr std::array kinds = {DType::f32, DType::f16, DType::bf16, DType::q8_0};
+    static constexpr std::array<std::string_view, kinds.size()> names = {"f32", "f16", "bf16", "q8"};
     ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *messages, "messages", names));
     cluster.messages = kinds.at(chosen);
     if (cluster.messages != DType::f32 && trains)

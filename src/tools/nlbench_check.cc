@@ -136,7 +136,7 @@ void add_check_options(CLI::App& command, bool& check, double& tolerance) {
                   "(default 0;\n"
                   "1e-4 if the plan adds partial sums, 1e-3 if the devices' instruction levels differ, whose roundings "
                   "do,\n"
-                  "1e-2 if values travel as f16, 8e-2 if as bf16)")
+                  "1e-2 if values travel as f16, 8e-2 if as bf16 or q8)")
       ->check(CLI::NonNegativeNumber);
 }
 

@@ -1,4 +1,4 @@
-// Messages in half precision: what search counts is what Programs send.
+// Messages in half precision and in blocks: what search counts is what Programs send.
 #include "cost/messages.h"
 
 #include <gmock/gmock.h>
@@ -10,6 +10,7 @@
 #include "compile/compile.h"
 #include "graph/passes/passes.h"
 #include "graph/zoo/zoo.h"
+#include "partition/plan.h"
 #include "partition/score.h"
 #include "partition/split_load.h"
 #include "program/verify.h"
@@ -22,7 +23,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr std::array formats = {DType::f32, DType::f16, DType::bf16};
+constexpr std::array formats = {DType::f32, DType::f16, DType::bf16, DType::q8_0};
 
 KernelGraph kernels_of_zoo(const std::string& name) {
   Model model = zoo_model(name).value();
@@ -101,6 +102,8 @@ TEST(Messages, ASplitStageSendsNoLessThanItsLoadSays) {
     EXPECT_DOUBLE_EQ(2 * said[1], said[0]) << name_of(axis);
     EXPECT_LT(sent[1], sent[0]) << name_of(axis);
     EXPECT_EQ(sent[1], sent[2]) << name_of(axis);
+    EXPECT_NEAR(said[3], said[0] * 34 / 128, 1e-9 * said[0]) << name_of(axis);
+    EXPECT_LE(sent[3], sent[1]) << name_of(axis);
   }
 }
 
@@ -128,6 +131,23 @@ TEST(Messages, WhatStaysOnItsDeviceIsNotConverted) {
   EXPECT_EQ(casts, messages);
   EXPECT_LT(casts, runs);
   EXPECT_EQ(compiled.promise.tolerance, rounding_tolerance(DType::f16));
+}
+
+// f32[1,32,8,8] has rows of 8; f32[1,128] is four blocks.
+TEST(Messages, WhatHasNoWholeBlocksTravelsAsF16) {
+  const KernelGraph kernels = kernels_of_zoo("simple_cnn");
+  Cluster cluster = star(3, bytes(int64_t{1} << 40));
+  cluster.messages = DType::q8_0;
+  Plan plan;
+  plan.stages = parse_stages({"..relu2@A", "..relu3@B", "rest@C"}, kernels.graph, cluster, nullptr).value();
+  const Compiled compiled = value_of(compile(kernels, plan, cluster, {HostId(0), HostId(2)}, nullptr));
+  EXPECT_EQ(bytes_between(compiled.program, "A", "B"), 32 * 8 * 8 * 2);
+  EXPECT_EQ(bytes_between(compiled.program, "B", "C"), 128 / 32 * 34);
+  EXPECT_EQ(compiled.promise, (Promise{rounding_tolerance(DType::bf16), "values travel between devices as q8_0"}));
+  const Value& relu2 = *std::ranges::find(kernels.graph.values, "relu2", &Value::name);
+  EXPECT_EQ(least_message_bytes(relu2.type, DType::q8_0), 32 * 8 * 8 / 32 * 34);
+  EXPECT_EQ(least_message_bytes({DType::i64, {3}}, DType::q8_0), 24);
+  EXPECT_EQ(least_message_bytes({DType::f32, {3}}, DType::bf16), 6);
 }
 
 TEST(Messages, GpusConvertThemByTheirOwnKernel) {

@@ -62,6 +62,11 @@ TEST(Passes, MessagesInHalfPrecision) {
   expect_golden({"half_messages", network({}), {"..relu2@A", "rest@B"}, 2, 2, "streaming", DType::f16});
 }
 
+// One value of whole blocks, the other not.
+TEST(Passes, MessagesInBlocks) {
+  expect_golden({"block_messages", network({}), {"..relu2@A", "..relu3@B", "rest@A"}, 2, 2, "streaming", DType::q8_0});
+}
+
 TEST(Passes, ALayerInTwoParts) { expect_golden({"split", network({}), {"..relu2@height(A+B)", "rest@A"}}); }
 
 TEST(Passes, ATrainingStep) {

@@ -25,7 +25,7 @@ const std::vector<Level> levels = {Isa::v3, Isa::v4, Isa::neon};  // blocks of 8
 // Up to four hosts around a switch with one or two devices each; links within hosts too.
 Cluster random_cluster(Random& random) {
   Cluster cluster;
-  cluster.messages = std::array{DType::f32, DType::f16, DType::bf16}[random.below(3)];
+  cluster.messages = std::array{DType::f32, DType::f16, DType::bf16, DType::q8_0}[random.below(4)];
   const size_t hosts = 1 + random.below(4);
   for (size_t h = 0; h < hosts; ++h) cluster.hosts.push_back({fmt::format("h{}", h), false});
   cluster.hosts.push_back({"sw", true});
@@ -80,10 +80,13 @@ void check_conversions(const Program& program, DType messages) {
           const Operand& operand = sends ? instr.reads[0] : instr.writes[0];
           moved.insert(operand.buffer.index());
           const DType type = device.buffer(operand.buffer).type.dtype;
-          EXPECT_TRUE(type == messages || !is_half(type)) << name_of(type);
+          EXPECT_TRUE(type == messages || !(is_half(type) || is_scaled(type)) ||
+                      (messages == DType::q8_0 && type == DType::f16))
+              << name_of(type);
         }
         if (instr.opcode != Opcode::compute || program.descs[at(instr.desc)].op != Op::Cast) continue;
-        const bool narrows = is_half(program.descs[at(instr.desc)].outputs[0].dtype);
+        const DType made_as = program.descs[at(instr.desc)].outputs[0].dtype;
+        const bool narrows = is_half(made_as) || is_scaled(made_as);
         const BufferId half = narrows ? instr.writes[0].buffer : instr.reads[0].buffer;
         halves.insert(half.index());
         EXPECT_TRUE(!narrows || made.insert(half).second) << device.buffer(half).name << " is converted twice";

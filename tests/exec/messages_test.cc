@@ -1,5 +1,5 @@
-// Messages in half precision as they are run: the bits of Casts at the cut, and results as near to the unsplit
-// network's as the plan promises.
+// Messages in half precision and in blocks as they are run: the bits of Casts at the cut, and results as near to the
+// unsplit network's as the plan promises.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +11,7 @@
 
 #include "exec/programs.h"
 #include "graph/builder.h"
+#include "graph/elements.h"
 #include "graph/half.h"
 #include "graph/passes/passes.h"
 #include "graph/zoo/families.h"
@@ -152,7 +153,7 @@ TEST(HalfMessages, RandomNetworksAreAsNearAsPromised) {
     const Compiled usual = compiled(kernels, plan, DType::f32);
     EXPECT_EQ(usual.promise, Promise{});
     EXPECT_EQ(run(usual.program, model.weights), want);
-    for (const DType type : {DType::f16, DType::bf16}) {
+    for (const DType type : {DType::f16, DType::bf16, DType::q8_0}) {
       const Compiled half = compiled(kernels, plan, type);
       const double found = difference(run(half.program, model.weights), want);
       EXPECT_LE(found, half.promise.tolerance) << name_of(type);
@@ -162,6 +163,30 @@ TEST(HalfMessages, RandomNetworksAreAsNearAsPromised) {
   }
   EXPECT_GT(plans, 60u);
   EXPECT_GT(differ, plans / 2);
+}
+
+// x -> same = x -> y = same: what comes out is what travelled.
+TEST(BlockMessages, HaveTheBitsOfBlocks) {
+  Model model;
+  GraphBuilder builder("blocks");
+  const auto same = [&](const std::string& name, ValueId of) {
+    const ContentId content = model.weights.add_fill({DType::f32, {1}}, 1);
+    return builder.add(Op::Mul, name, {of, builder.weight("w" + name, {DType::f32, {1}}, content)}, {}).value();
+  };
+  const ValueId x = builder.input("x", {DType::f32, {3, 5, 96}});
+  builder.output(same("y", same("same", x)));
+  model.graph = std::move(builder).finish();
+  const KernelGraph kernels = kernels_of(model.graph);
+  const std::vector<float> plain =
+      run(compiled(kernels, plan_of(model.graph, {}, 2), DType::q8_0).program, model.weights);
+  const Compiled split = compiled(kernels, plan_of(model.graph, {1}, 2), DType::q8_0);
+  EXPECT_EQ(split.promise.why, "values travel between devices as q8_0");
+  const std::vector<double> numbers(plain.begin(), plain.end());
+  const std::vector<double> held = reals_of(DType::q8_0, raw_of(DType::q8_0, std::span<const double>(numbers)));
+  const std::vector<float> got = run(split.program, model.weights);
+  EXPECT_EQ(got, std::vector<float>(held.begin(), held.end()));
+  EXPECT_NE(got, plain);
+  EXPECT_LE(difference(got, plain), 1.0 / 250);
 }
 
 // x -> big = x * 1e6 -> small = big * 1e-6

@@ -149,8 +149,10 @@ TEST(ScaledTypes, WhatDoesNotReadThemSaysSo) {
   EXPECT_THAT(refused("%y f32[64,32] = Add(%x, %w) as \"add1\"\n"), HasSubstr("Add does not read q8_0[64,32]"));
   EXPECT_THAT(refused("%y f32[32,64] = Transpose(%w) {perm=[1,0]} as \"turn\"\n"),
               HasSubstr("Transpose does not read q8_0[64,32]"));
-  EXPECT_THAT(refused("%y f32[64,32] = Cast(%x) {to=\"q8_0\"} as \"cast\"\n"),
-              HasSubstr("a Cast to q8_0: only weights are of this type"));
+  EXPECT_THAT(refused("%y f32[64,32] = Cast(%x) {to=\"q4_0\"} as \"cast\"\n"),
+              HasSubstr("a Cast to q4_0: only weights are of this type"));
+  EXPECT_THAT(refused("%y q8_0[64,32] = Cast(%x) {to=\"q8_0\"} as \"cast\"\n"),
+              HasSubstr("y is q8_0[64,32], which only weights are"));
   EXPECT_THAT(refused("%y q8_0[64,32] = Relu(%x) as \"relu1\"\n"),
               HasSubstr("y is q8_0[64,32], which only weights are"));
   EXPECT_EQ(refused("%y f16[64,32] = Cast(%w) {to=\"f16\"} as \"cast\"\n"), "accepted");

@@ -334,7 +334,7 @@ const BadScenario bad_scenarios[] = {
      "s.yaml:8:23: nic_window must be from 0 to 1000000, not -1"
        "\n  | network: {nic_window: -1}"},
     {"MessagesOfAnotherType", "source: a", "network: {messages: f64}\nsource: a",
-     "s.yaml:8:21: unknown messages 'f64'; it is 'f32', 'f16' or 'bf16'"
+     "s.yaml:8:21: unknown messages 'f64'; it is 'f32', 'f16', 'bf16' or 'q8'"
        "\n  | network: {messages: f64}"},
     {"MessagesOfTraining", "workload: {mode: inference,", "network: {messages: f16}\nworkload: {mode: training,",
      "s.yaml:2:21: messages: f16 is for inference: activations and gradients of training travel as f32"

@@ -427,31 +427,6 @@ TEST_F(Programs, ProfileOfUnlikeLevelsHoldsWhatTheirMessagesCost) {
   EXPECT_THAT(ranked.out, HasSubstr("measured, 0 by formula"));
 }
 
-TEST_F(Programs, MessagesInHalfPrecisionAreMeasuredPredictedAndRun) {
-  std::string text = with(small_scenario(), "source: a", "network: {messages: f16}\nsource: a");
-  const std::string scenario = scratch_.write("half.yaml", text);
-  const Outcome checked = nlsim("check " + scenario + " --plan mine --json -");
-  ASSERT_EQ(checked.code, 0) << checked.err;
-  EXPECT_THAT(checked.out, HasSubstr("values travel between devices as f16"));
-  for (const bool over_mpi : {false, true}) {
-    const std::string run = "run " + scenario + " --plan mine --check --repeats 1";
-    const Outcome ran = over_mpi ? mpirun(3, run) : nlbench(run + " --transport threads");
-    EXPECT_EQ(ran.code, 0) << ran.out << ran.err;
-    EXPECT_THAT(ran.out, HasSubstr("values travel between devices as f16"));
-  }
-  for (int i = 0; i < 3; ++i)
-    text = with(text, "costs: {roofline: {compute: 10GFLOPS, memory: 10GBps}}", "costs: half.json");
-  const std::string measured = scratch_.write("measured_half.yaml", text), profile = scratch_ / "half.json";
-  const Outcome profiled = nlbench(fmt::format("profile {} -o {} --budget 1s", measured, profile));
-  ASSERT_EQ(profiled.code, 0) << profiled.err;
-  const std::string written = value_of(read_file(profile));
-  EXPECT_THAT(written, HasSubstr("Cast(f32["));
-  EXPECT_THAT(written, HasSubstr("Cast(f16["));
-  const Outcome ranked = nlsim("rank " + measured);
-  EXPECT_EQ(ranked.code, 0) << ranked.err;
-  EXPECT_THAT(ranked.out, HasSubstr("measured, 0 by formula"));
-}
-
 TEST_F(Programs, ABareModelRuns) {
   const Outcome outcome =
       nlbench("run zoo:simple_cnn --transport threads --repeats 1 --output " + (scratch_ / "y.npy"));

@@ -42,7 +42,11 @@ Inferred infer_test(Types inputs, const Attrs&) {
 
 Inferred infer_cast(Types inputs, const Attrs& attrs) {
   ASSIGN_OR_RETURN(const DType to, parse_dtype(attr_string(attrs, "to")));
-  if (is_scaled(to)) return unsupported(fmt::format("a Cast to {}: only weights are of this type", name_of(to)));
+  if (!is_scaled(to)) return one_result(to, inputs[0].shape);
+  if (to != DType::q8_0) return unsupported(fmt::format("a Cast to {}: only weights are of this type", name_of(to)));
+  if (inputs[0].dtype != DType::f32)
+    return unsupported(fmt::format("a Cast of {} to {}: that is of f32", to_string(inputs[0]), name_of(to)));
+  RETURN_IF_ERROR(check_type({to, inputs[0].shape}));
   return one_result(to, inputs[0].shape);
 }
 

@@ -8,7 +8,7 @@ namespace nlsplit::inline graph::reference {
 void Array::set(int64_t i, double value) {
   const auto at = static_cast<size_t>(i);
   if (real()) {
-    reals[at] = rounded(type.dtype, value);
+    reals[at] = is_scaled(type.dtype) ? value : rounded(type.dtype, value);  // to_tensor() makes whole blocks
     return;
   }
   if (type.dtype == DType::boolean) {

@@ -27,10 +27,12 @@ std::string refuse_reference(const ComputeDesc& desc) {
 }  // namespace
 
 bool only_by_reference(const ComputeDesc& desc) {
-  const bool scaled = std::ranges::any_of(desc.inputs, [](const TensorType& type) { return is_scaled(type.dtype); });
-  for (const KernelInfo* row :
-       {&rows::gather, &rows::slice, &rows::cast, &rows::widened, &rows::linear, &rows::linear_blocks,
-        &rows::gather_blocks, &rows::gather_gradient, &rows::cross_entropy, &rows::update, &rows::sum_of_squares}) {
+  const auto shares_scales = [](const TensorType& type) { return is_scaled(type.dtype); };
+  const bool scaled =
+      std::ranges::any_of(desc.inputs, shares_scales) || std::ranges::any_of(desc.outputs, shares_scales);
+  for (const KernelInfo* row : {&rows::gather, &rows::slice, &rows::cast, &rows::cast_blocks, &rows::widened,
+                                &rows::linear, &rows::linear_blocks, &rows::gather_blocks, &rows::gather_gradient,
+                                &rows::cross_entropy, &rows::update, &rows::sum_of_squares}) {
     if (scaled == row->scaled && takes(*row, desc)) return false;
   }
   if (desc.op == Op::Experts && takes(rows::experts, desc)) return false;

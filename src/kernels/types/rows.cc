@@ -18,6 +18,13 @@ std::string refuse_cast(const ComputeDesc& desc) {
   return desc.epilogue.empty() ? "" : "there are steps behind it";
 }
 
+std::string refuse_cast_blocks(const ComputeDesc& desc) {
+  const DType from = desc.inputs[0].dtype, to = desc.outputs[0].dtype;
+  if (!(from == DType::f32 && to == DType::q8_0) && !(from == DType::q8_0 && to == DType::f32))
+    return "it casts between f32 and q8_0";
+  return desc.epilogue.empty() ? "" : "there are steps behind it";
+}
+
 std::string refuse_widened(const ComputeDesc& desc) {
   const DType type = desc.outputs[0].dtype;
   if (!is_half(type)) return fmt::format("{} is no half", to_string(desc.outputs[0]));
@@ -90,6 +97,13 @@ const KernelInfo rows::cast = {.what = "element-wise between f32, f16 and bf16",
                                .refuses = refuse_cast,
                                .any_type = true,
                                .exact_axes = exact::all};
+
+const KernelInfo rows::cast_blocks = {.what = "between f32 and blocks of q8_0",
+                                      .ops = computes<Op::Cast>,
+                                      .refuses = refuse_cast_blocks,
+                                      .any_type = true,
+                                      .scaled = true,
+                                      .exact_axes = exact::all};
 
 const KernelInfo rows::widened = {
     .what = "f16 and bf16: operands widened to f32 for the kernel that computes that, the result rounded",
