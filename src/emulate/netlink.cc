@@ -3,15 +3,18 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <linux/if_link.h>
+#include <linux/pkt_sched.h>
 #include <linux/rtnetlink.h>
 #include <linux/veth.h>
 #include <net/if.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -97,18 +100,24 @@ Status add_address(const std::string& name, const InterfaceOptions& options) {
   return request.send(fmt::format("address of {}", name));
 }
 
-Status add_route(const std::string& name, const InterfaceOptions& options) {
+Request route_over(const std::string& name, uint32_t address, int prefix) {
   rtmsg message{};
   message.rtm_family = AF_INET;
-  message.rtm_dst_len = static_cast<uint8_t>(options.prefix);
+  message.rtm_dst_len = static_cast<uint8_t>(prefix);
   message.rtm_table = RT_TABLE_MAIN;
   message.rtm_protocol = RTPROT_STATIC;
   message.rtm_scope = RT_SCOPE_LINK;
   message.rtm_type = RTN_UNICAST;
   Request request(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, message);
-  request.add(RTA_DST, htonl(options.address & (~uint32_t{0} << (32 - options.prefix))));
+  request.add(RTA_DST, htonl(address & (~uint32_t{0} << (32 - prefix))));
   request.add(RTA_OIF, ::if_nametoindex(name.c_str()));
+  return request;
+}
+
+Status add_route(const std::string& name, const InterfaceOptions& options) {
+  Request request = route_over(name, options.address, options.prefix);
   request.add(RTA_PREFSRC, htonl(options.address));
+  if (options.initial_window == 0) return request.send(fmt::format("route over {}", name));
   const size_t metrics = request.open(RTA_METRICS);
   request.add(RTAX_INITCWND, static_cast<uint32_t>(options.initial_window));
   request.add(RTAX_INITRWND, static_cast<uint32_t>(options.initial_window));
@@ -146,11 +155,36 @@ Status add_veth(const std::string& name, const std::string& peer, int peer_names
   const ifinfomsg nothing{};
   request.append(&nothing, sizeof(nothing));
   request.add(IFLA_IFNAME, peer);
+  request.add(IFLA_ADDRESS, hardware.data(), hardware.size());
   request.add(IFLA_NET_NS_FD, static_cast<uint32_t>(peer_namespace));
   request.close(other);
   request.close(data);
   request.close(info);
   return request.send("veth pair");
+}
+
+Status add_route_to(uint32_t address, const std::string& name) {
+  return route_over(name, address, 32).send(fmt::format("route over {}", name));
+}
+
+// tc-tbf(8); net/sched/sch_tbf.c of Linux
+Status add_token_bucket(const std::string& name, const TokenBucket& bucket) {
+  tcmsg message{};
+  message.tcm_family = AF_UNSPEC;
+  message.tcm_ifindex = static_cast<int>(::if_nametoindex(name.c_str()));
+  message.tcm_parent = TC_H_ROOT;
+  Request request(RTM_NEWQDISC, NLM_F_CREATE | NLM_F_EXCL, message);
+  request.add(TCA_KIND, std::string("tbf"));
+  const size_t options = request.open(TCA_OPTIONS);
+  tc_tbf_qopt numbers{};
+  numbers.rate.rate = static_cast<uint32_t>(std::min<uint64_t>(bucket.rate, std::numeric_limits<uint32_t>::max()));
+  numbers.rate.linklayer = TC_LINKLAYER_ETHERNET;  // else the kernel wants a table of times by size
+  numbers.limit = bucket.limit;
+  request.add(TCA_TBF_PARMS, &numbers, sizeof(numbers));
+  request.add(TCA_TBF_BURST, bucket.burst);
+  request.add(TCA_TBF_RATE64, &bucket.rate, sizeof(bucket.rate));
+  request.close(options);
+  return request.send(fmt::format("token bucket of {}", name));
 }
 
 }  // namespace nlsplit::inline emulation

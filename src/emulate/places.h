@@ -6,11 +6,13 @@
 // meet over a link, the one from the host to itself; they share the host's links to others.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cost/cluster.h"
 #include "emulate/fluid.h"
+#include "emulate/kernel_links.h"
 
 namespace nlsplit::inline emulation {
 
@@ -33,6 +35,7 @@ struct EmulatedNetwork {
   std::vector<FluidRoute> routes;  // from × to; of no use from a place to itself
   std::vector<Cut> cuts;
   double loss = 0;  // share of the packets that are thrown away, 0 to 1; in what is sent from each place by chance
+  std::optional<KernelLinks> kernel_links;  // instead of rates, routes, cuts and loss
 
   const FluidRoute& route(size_t from, size_t to) const { return routes[from * places.size() + to]; }
 };

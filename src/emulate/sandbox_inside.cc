@@ -17,10 +17,14 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <sstream>
+#include <memory>
 #include <thread>
 
+#include "base/descriptor.h"
 #include "base/file.h"
+#include "base/units.h"
+#include "emulate/kernel_links.h"
+#include "emulate/namespaces.h"
 #include "emulate/packet_switch.h"
 #include "emulate/private_etc.h"
 
@@ -44,19 +48,7 @@ constexpr double longest_piece_s = 50e-3;
 // TCP gives a connection up after 13 s in which nothing came through, and not after 15 minutes: mpirun waits for that.
 constexpr const char* tries_over_a_cut = "5";
 
-Status system_error(const std::string& what) { return io_error(fmt::format("{}: {}", what, std::strerror(errno))); }
-
-std::string place_file(const std::string& place) { return fmt::format("{}/net/{}", sandbox_folder, place); }
-
 std::string cpus_file(const std::string& place) { return fmt::format("{}/cpus/{}", sandbox_folder, place); }
-
-// Settings of the namespace we are in. Where /proc/sys cannot be written they stay as they are, and `left` names them.
-void set(const std::string& name, const std::string& value, std::string& left) {
-  const int fd = ::open(("/proc/sys/net/" + name).c_str(), O_WRONLY | O_CLOEXEC);
-  const bool done = fd >= 0 && ::write(fd, value.data(), value.size()) == static_cast<ssize_t>(value.size());
-  if (fd >= 0) ::close(fd);
-  if (!done && left.find(name) == std::string::npos) left += " " + name;
-}
 
 Status mount_over(const char* type, const char* where, unsigned long flags) {
   if (::mount(type, where, type, flags, nullptr) != 0) return system_error(fmt::format("cannot mount {}", where));
@@ -109,17 +101,16 @@ double slowest_link(const EmulatedNetwork& network, size_t place) {
 }
 
 // In a new network namespace, which then is that of the calling thread.
-Result<Port> make_place(const EmulatedNetwork& network, size_t number, int outside, std::string& left) {
-  if (::unshare(CLONE_NEWNET) != 0) return system_error("cannot make a network namespace").error();
+Result<Port> make_place(const EmulatedNetwork& network, size_t number, int outside, NetworkSettings& settings) {
+  RETURN_IF_ERROR(make_namespace(network.places[number].name));
   const double window = std::max(least_window, 2 * most_in_flight(network));
   const std::string sizes = fmt::format("4096 {:.0f} {:.0f}", window, 2 * window);
-  set("ipv6/conf/all/disable_ipv6", "1", left);
-  set("ipv4/tcp_slow_start_after_idle", "0", left);
-  set("ipv4/tcp_no_metrics_save", "1", left);
-  set("ipv4/tcp_rmem", sizes, left);
-  set("ipv4/tcp_wmem", fmt::format("4096 16384 {:.0f}", window), left);
-  if (!network.cuts.empty()) set("ipv4/tcp_retries2", tries_over_a_cut, left);
-  RETURN_IF_ERROR(raise_loopback());
+  settings.set("ipv6/conf/all/disable_ipv6", "1");
+  settings.set("ipv4/tcp_slow_start_after_idle", "0");
+  settings.set("ipv4/tcp_no_metrics_save", "1");
+  settings.set("ipv4/tcp_rmem", sizes);
+  settings.set("ipv4/tcp_wmem", fmt::format("4096 16384 {:.0f}", window));
+  if (!network.cuts.empty()) settings.set("ipv4/tcp_retries2", tries_over_a_cut);
   InterfaceOptions options;
   options.address = first_address + static_cast<uint32_t>(number);
   options.mtu = mtu;
@@ -128,67 +119,43 @@ Result<Port> make_place(const EmulatedNetwork& network, size_t number, int outsi
   options.congestion = congestion;
   const double piece = slowest_link(network, number) * longest_piece_s;
   if (piece < 65536) options.largest_burst = std::max(2 * mtu, static_cast<int>(piece));
-  ASSIGN_OR_RETURN(Port port, Port::open(options, outside, number));
-  const std::string file = place_file(network.places[number].name);
-  RETURN_IF_ERROR(write_file(file, ""));
-  if (::mount("/proc/self/ns/net", file.c_str(), nullptr, MS_BIND, nullptr) != 0)
-    return system_error("cannot name a network namespace").error();
-  return port;
+  return Port::open(options, outside, number);
+}
+
+Result<Descriptor> our_namespace() {
+  Descriptor found(::open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC));
+  if (found.get() < 0) return system_error("/proc/thread-self/ns/net").error();
+  return found;
+}
+
+Status go_back(const Descriptor& outside) {
+  if (::setns(outside.get(), CLONE_NEWNET) != 0) return system_error("cannot leave a network namespace");
+  return ok_status();
 }
 
 Result<std::vector<Port>> make_places(const EmulatedNetwork& network) {
-  const int outside = ::open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);
-  if (outside < 0) return system_error("/proc/self/ns/net").error();
+  ASSIGN_OR_RETURN(const Descriptor outside, our_namespace());
   std::vector<Port> ports;
-  std::string left;
+  NetworkSettings settings;
   for (size_t p = 0; p < network.places.size(); ++p) {
-    ASSIGN_OR_RETURN(Port port, make_place(network, p, outside, left));
+    ASSIGN_OR_RETURN(Port port, make_place(network, p, outside.get(), settings));
     ports.push_back(std::move(port));
-    if (::setns(outside, CLONE_NEWNET) != 0) return system_error("cannot leave a network namespace").error();
+    RETURN_IF_ERROR(go_back(outside));
   }
-  ::close(outside);
-  if (!left.empty()) {
-    std::fprintf(stderr, "emulation: /proc/sys cannot be written here, so TCP may be slow to fill the links:%s\n",
-                 left.c_str());
-  }
+  settings.report();
   return ports;
 }
 
-// What the kernel counted in the namespace we are in: packets its interface threw away, TCP segments sent again.
-void add_counts(SwitchReport& report) {
-  std::ifstream interfaces("/proc/thread-self/net/dev");
-  for (std::string line; std::getline(interfaces, line);) {
-    std::istringstream words(line);
-    std::string name;
-    words >> name;
-    if (name != std::string(port_interface) + ":") continue;
-    uint64_t number = 0;
-    for (int column = 0; column < 12; ++column) words >> number;  // eight of receiving; bytes, packets, errors, drops
-    report.lost += number;
+// The switch that carries packets; none where the kernel does.
+Result<std::unique_ptr<PacketSwitch>> connect(const EmulatedNetwork& network) {
+  if (network.kernel_links) {
+    ASSIGN_OR_RETURN(const Descriptor outside, our_namespace());
+    RETURN_IF_ERROR(make_kernel_links(*network.kernel_links));
+    RETURN_IF_ERROR(go_back(outside));
+    return std::unique_ptr<PacketSwitch>();
   }
-  std::ifstream protocols("/proc/thread-self/net/snmp");
-  std::vector<std::string> names;
-  for (std::string line; std::getline(protocols, line);) {
-    if (!line.starts_with("Tcp:")) continue;
-    std::istringstream words(line);
-    std::vector<std::string> values;
-    for (std::string word; words >> word;) values.push_back(word);
-    if (names.empty()) {
-      names = values;
-      continue;
-    }
-    for (size_t i = 0; i < std::min(names.size(), values.size()); ++i) {
-      if (names[i] == "RetransSegs") report.sent_again += std::strtoull(values[i].c_str(), nullptr, 10);
-    }
-  }
-}
-
-bool enter_network(const std::string& place) {
-  const int fd = ::open(place_file(place).c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  const bool entered = ::setns(fd, CLONE_NEWNET) == 0;
-  ::close(fd);
-  return entered;
+  ASSIGN_OR_RETURN(std::vector<Port> ports, make_places(network));
+  return std::make_unique<PacketSwitch>(network, std::move(ports));
 }
 
 Status stay_on_cpus(const std::string& place) {
@@ -202,7 +169,7 @@ Status stay_on_cpus(const std::string& place) {
 }
 
 Status go_to(const std::string& place) {
-  if (!enter_network(place)) return system_error(fmt::format("cannot go to host '{}'", place));
+  RETURN_IF_ERROR(enter_namespace(place));
   if (::unshare(CLONE_NEWUTS) != 0 || ::sethostname(place.c_str(), place.size()) != 0)
     return system_error("cannot set the host's name");
   return stay_on_cpus(place);
@@ -245,6 +212,31 @@ int wait_for_command(pid_t command, const sigset_t& signals) {
   }
 }
 
+// The command's exit code; packets are carried until it ends.
+int carry_until_end(PacketSwitch* wires, pid_t command, const sigset_t& signals) {
+  if (wires == nullptr) return wait_for_command(command, signals);
+  std::thread thread([wires] { wires->run(); });
+  const int code = wait_for_command(command, signals);
+  wires->stop();
+  thread.join();
+  return code;
+}
+
+std::string what_happened(const EmulatedNetwork& network, const PacketSwitch* wires) {
+  NetworkCounts counts;
+  for (const Place& place : network.places) {
+    if (enter_namespace(place.name).ok()) add_counts(port_interface, counts);
+  }
+  if (wires == nullptr) {
+    return fmt::format("{} in {} packets over the kernel's token buckets, {} sent again",
+                       to_string(bytes(static_cast<int64_t>(counts.bytes))), counts.packets, counts.sent_again);
+  }
+  SwitchReport report = wires->report();
+  report.lost += counts.dropped;
+  report.sent_again += counts.sent_again;
+  return to_string(report);
+}
+
 }  // namespace
 
 void live_inside(const EmulatedNetwork& network, const SandboxOptions& options, const std::string& program,
@@ -255,13 +247,12 @@ void live_inside(const EmulatedNetwork& network, const SandboxOptions& options, 
   keep_cores_awake();
   const Status files = make_files(network, options, program);
   if (!files.ok()) give_up(files.error());
-  auto ports = make_places(network);
-  if (!ports.ok()) give_up(ports.error());
+  const auto wires = connect(network);
+  if (!wires.ok()) give_up(wires.error());
 
   sigset_t signals;
   ::sigemptyset(&signals);
   for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::sigaddset(&signals, signal);
-  PacketSwitch wires(network, std::move(ports).value());
   const pid_t command = ::fork();
   if (command < 0) give_up(system_error("fork").error());
   if (command == 0) {
@@ -271,17 +262,8 @@ void live_inside(const EmulatedNetwork& network, const SandboxOptions& options, 
     ::sigprocmask(SIG_SETMASK, &mask, nullptr);
     become(options.command);
   }
-  std::thread thread([&wires] { wires.run(); });
-  const int code = wait_for_command(command, signals);
-  wires.stop();
-  thread.join();
-  if (!options.quiet) {
-    SwitchReport report = wires.report();
-    for (const Place& place : network.places) {
-      if (enter_network(place.name)) add_counts(report);
-    }
-    std::fprintf(stderr, "emulation: %s\n", to_string(report).c_str());
-  }
+  const int code = carry_until_end(wires->get(), command, signals);
+  if (!options.quiet) std::fprintf(stderr, "emulation: %s\n", what_happened(network, wires->get()).c_str());
   std::fflush(nullptr);
   ::_exit(code);
 }

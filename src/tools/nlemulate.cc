@@ -29,6 +29,7 @@ struct Arguments {
   std::vector<std::string> cuts;
   double loss_percent = 0;
   bool loopback = false, quiet = false;
+  std::string links = "switch";
 };
 
 // nlbench and the other programs beside this one need no path in front.
@@ -68,6 +69,12 @@ Result<int> emulate(Arguments& arguments) {
   network.loss = arguments.loss_percent / 100;
   if (arguments.loopback && !network.cuts.empty()) return invalid_input("--loopback has no links to --cut");
   if (arguments.loopback && network.loss > 0) return invalid_input("--loopback has no links that could have a --loss");
+  if (arguments.links == "kernel") {
+    if (arguments.loopback) return invalid_input("--loopback has no --links");
+    if (!network.cuts.empty() || network.loss > 0)
+      return invalid_input("--links kernel can neither --cut links nor give them a --loss");
+    ASSIGN_OR_RETURN(network.kernel_links, kernel_links(scenario.cluster, network));
+  }
   share_out(usable_cpus(), network);
   if (!arguments.loopback) RETURN_IF_ERROR(can_sandbox());
   if (arguments.launch.command.empty()) {
@@ -132,6 +139,10 @@ int main(int argc, char** argv) {
   app.add_option("--on", arguments.launch.on,
                  "Host where COMMAND, or its mpirun, runs (default: rank 0's, or the first device's)")
       ->type_name("HOST");
+  app.add_option("--links", arguments.links,
+                 "switch (default): links as the simulator models them. kernel: Linux's token buckets with the links' "
+                 "bandwidths,\nand no latency but their own")
+      ->check(CLI::IsMember({"switch", "kernel"}));
   app.add_flag("--loopback", arguments.loopback,
                "No emulation: the same over TCP on this machine's loopback, which shapes nothing");
   app.add_option("--cut", arguments.cuts,

@@ -100,6 +100,48 @@ TEST_F(Nlemulate, LinksHaveTheirBandwidthAndLatency) {
   }
 }
 
+// Two hosts at a switch, whose cables have 200 and 50 Mbit/s.
+constexpr const char* two_hosts_at_a_switch = R"(model: zoo:simple_cnn
+workload: {mode: inference, batch: 4, micro_batches: 2}
+devices:
+  A: &device {host: a, memory: 64MiB, isa: v2, costs: {roofline: {compute: 10GFLOPS, memory: 10GBps}}}
+  B: {<<: *device, host: b}
+switches: [sw]
+links: [{between: [a, sw], bandwidth: 200Mbps, latency: 1ms}, {between: [b, sw], bandwidth: 50Mbps, latency: 1ms}]
+source: a
+sink: a
+)";
+
+// What a frame has room for: 1448 of 1514 bytes.
+TEST_F(Nlemulate, TheKernelShapesLinksToo) {
+  const std::string scenario = scratch_.write("star.yaml", two_hosts_at_a_switch);
+  const auto run_kernel = [&](const std::string& more) {
+    return run_command(fmt::format("{} {} --links kernel {}", program("nlemulate"), scenario, more));
+  };
+  const std::string probe = program("link_probe");
+  Outcome outcome;
+  Measured best;
+  for (int attempt = 0; attempt < attempts && best.bytes_per_s < 0.93 * 6.25e6; ++attempt) {
+    outcome = run_kernel(fmt::format("--on a -- sh -c 'on b {} serve & {} b 100 4000000'", probe, probe));
+    if (outcome.err.find("CONFIG_NET_SCH_TBF") != std::string::npos) GTEST_SKIP() << outcome.err;
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    ASSERT_EQ(std::sscanf(outcome.out.c_str(), "shortest_us %lf median_us %lf bytes_per_s %lf", &best.shortest_us,
+                          &best.median_us, &best.bytes_per_s),
+              3)
+        << outcome.out;
+    EXPECT_LE(best.bytes_per_s, 0.97 * 6.25e6);
+    EXPECT_LT(best.shortest_us, 2000);  // its latency is none of the scenario's
+  }
+  EXPECT_GE(best.bytes_per_s, 0.93 * 6.25e6);
+  EXPECT_THAT(outcome.err, HasSubstr("over the kernel's token buckets"));
+  EXPECT_EQ(run_kernel("--cut a,sw@1s -- true").code, 2);
+  EXPECT_EQ(run_kernel("--loss 1 -- true").code, 2);
+  EXPECT_EQ(run_kernel("--loopback -- true").code, 2);
+  const Outcome chain = run("--links kernel -- true");
+  EXPECT_EQ(chain.code, 2);
+  EXPECT_THAT(chain.err, HasSubstr("host 'b' "));
+}
+
 TEST_F(Nlemulate, LosesPacketsAsToldAndTcpSendsThemAgain) {
   const std::string probe = program("link_probe");
   const Outcome outcome = run(fmt::format("--loss 2 --on a -- sh -c 'on b {} serve & {} b 200 1000000'", probe, probe));
