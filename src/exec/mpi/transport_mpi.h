@@ -1,11 +1,10 @@
-// The devices of a run as ranks of MPI. The only file of nlsplit that includes mpi.h is transport_mpi.cc.
+// The devices of a run as ranks of MPI. Only this folder includes mpi.h.
 //
 //   ASSIGN_OR_RETURN(auto transport, start_mpi({}));     // also without mpirun: one rank
 //
-// MPI_THREAD_FUNNELED: the thread that starts it owns MPI. Open MPI moves messages only inside its calls, so the owner
-// keeps calling MPI_Test and sleeps in between: until a socket has news; where messages come other ways than TCP, 50 to
-// 500 us; or it only yields where there is a core to spare for it. What MPI does not tell, that a rank is lost,
-// exec/heartbeat/ finds out. Not to be linked with SimGrid, which exports functions of the same names.
+// MPI_THREAD_FUNNELED: the thread that starts it owns MPI. It keeps calling MPI_Test and waits in between
+// (mpi_waiting.h). What MPI does not tell, that a rank is lost, exec/heartbeat/ finds out. Not to be linked with
+// SimGrid, which exports functions of the same names.
 #pragma once
 
 #include <memory>
