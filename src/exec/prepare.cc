@@ -1,6 +1,7 @@
 #include "exec/prepare.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -8,6 +9,7 @@
 #include <random>
 #include <utility>
 
+#include "base/resident_memory.h"
 #include "exec/backends/backends.h"
 #include "exec/distribute.h"
 #include "exec/identity.h"
@@ -49,14 +51,19 @@ Status upload_prepared(Backend& backend, Transport& transport, const Waiting& wa
 }
 
 Result<RanOn> gather_ran_on(const Backend& own, Transport& transport, const Waiting& waiting) {
-  const std::vector<int> mine = {transport.same_machine().front(), own.stands_in() ? 1 : 0};
+  const int64_t machine = transport.same_machine().front();
+  const std::vector<int64_t> mine = {machine, own.stands_in() ? 1 : 0, machine << 32 | ::getpid(),
+                                     peak_resident_bytes(), static_cast<int64_t>(own.host().size())};
   ASSIGN_OR_RETURN(const std::vector<std::string> all, gather(transport, as_text(mine), waiting));
   RanOn ran_on;
   for (const std::string& text : all) {
-    const std::vector<int> of_rank = from_text<int>(text);
-    if (of_rank.size() != 2) return give_up(transport, "a rank answered otherwise where it ran");
-    ran_on.machine.push_back(of_rank[0]);
+    const std::vector<int64_t> of_rank = from_text<int64_t>(text);
+    if (of_rank.size() != 5) return give_up(transport, "a rank answered otherwise where it ran");
+    ran_on.machine.push_back(static_cast<int>(of_rank[0]));
     ran_on.stands_in.push_back(of_rank[1] != 0);
+    ran_on.process.push_back(of_rank[2]);
+    ran_on.peak_resident.push_back(of_rank[3]);
+    ran_on.arena.push_back(of_rank[4]);
   }
   return ran_on;
 }

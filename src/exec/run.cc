@@ -15,6 +15,7 @@
 
 #include "base/calibration.h"
 #include "base/hash.h"
+#include "base/resident_memory.h"
 #include "exec/backends/instructions.h"
 #include "exec/collectives.h"
 #include "exec/common_clock.h"
@@ -352,6 +353,7 @@ Status check_ranks(const Program& program, int ranks) {
 }
 
 Result<RunResult> run(const Program* whole, const Job& job, Transport& transport, const RunOptions& options) {
+  forget_peak_resident();
   Waiting waiting{options.deadlines.prepare_s, options.cancelled, "the preparations"};
   FlightRecorder* recorder =
       options.flight == nullptr ? nullptr : &options.flight->of(transport.rank(), transport.size());

@@ -116,6 +116,9 @@ struct OutputTensor {
 struct RanOn {
   std::vector<int> machine;     // of each device: the lowest of those on its machine
   std::vector<char> stands_in;  // of each device: whether a CPU computed in place of its GPU
+  // Of each device: its process, the same number for the same one; the most bytes that this held meanwhile (0: unknown;
+  // base/resident_memory.h); and the arena, which is a part of that.
+  std::vector<int64_t> process, peak_resident, arena;
 };
 
 struct RunResult {

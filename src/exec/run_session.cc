@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/resident_memory.h"
 #include "exec/device_run.h"
 #include "exec/distribute.h"
 #include "exec/hand_out.h"
@@ -171,6 +172,7 @@ ChooseNext choose_from(std::span<const Choice> choices) {
 
 Result<SessionResult> run_session(const Session* whole, const Job& job, const ChooseNext& choose, Transport& transport,
                                   const RunOptions& options) {
+  forget_peak_resident();
   Waiting waiting{options.deadlines.prepare_s, options.cancelled, "the preparations"};
   FlightRecorder* recorder =
       options.flight == nullptr ? nullptr : &options.flight->of(transport.rank(), transport.size());

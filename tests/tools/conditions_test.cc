@@ -80,6 +80,21 @@ TEST_F(Conditions, DevicesOfSeveralHostsOnOneMachineAreSaid) {
   EXPECT_TRUE(json_of(scratch_ / "r").at("conditions").at("on_one_machine").empty());
 }
 
+TEST_F(Conditions, WhatTheProcessHeldInMemoryIsSaid) {
+  scratch_.write("small.yaml", small_scenario());
+  const std::string run = "run " + scratch_ / "small.yaml" + " --plan mine --transport threads --repeats 1 --json ";
+  const Outcome outcome = nlbench(run + scratch_ / "r");
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("\nmemory      process of A, B, C: "));
+  const nlohmann::json report = json_of(scratch_ / "r"), processes = report.at("conditions").at("processes");
+  ASSERT_EQ(processes.size(), 1u);
+  EXPECT_EQ(processes[0].at("devices"), nlohmann::json({"A", "B", "C"}));
+  int64_t arenas = 0;
+  for (const nlohmann::json& device : report.at("devices")) arenas += device.at("arena_bytes").get<int64_t>();
+  EXPECT_EQ(processes[0].at("arena_bytes"), arenas);
+  EXPECT_GT(processes[0].at("peak_bytes"), arenas);
+}
+
 TEST_F(Conditions, TrainingOnAGpuIsSimulatedAndRefused) {
   const std::string training = scratch_.write(
       "training.yaml", with_a_gpu("zoo:simple_cnn", "mode: training, batch: 4, micro_batches: [2], optimizer: sgd"));
