@@ -137,7 +137,7 @@ Status raise_end(size_t node, const std::string& name, bool is_place, double rat
   RETURN_IF_ERROR(raise_interface(name, options));
   const auto burst = std::max(least_burst, static_cast<uint32_t>(rate * timer_slack_s));
   const Status shaped = add_token_bucket(name, {static_cast<uint64_t>(rate), burst, port_queue});
-  if (shaped.ok()) return shaped;
+  if (shaped.ok()) return ok_status();
   return cannot(shaped.error().message + ", and Linux needs CONFIG_NET_SCH_TBF (module sch_tbf) for it");
 }
 
