@@ -49,28 +49,29 @@ MpiRequests::Request MpiRequests::add(bool receives, uint64_t pause) {
   return request;
 }
 
-MpiRequests::Request MpiRequests::send(int peer, int tag, MPI_Comm channel, std::span<const std::byte> data,
-                                       uint64_t pause) {
-  const Request request = add(false, pause);
+template <class Start>
+MpiRequests::Request MpiRequests::start(bool receives, size_t size, uint64_t pause, const Start& start_piece) {
+  const Request request = add(receives, pause);
   MpiRequest& it = requests_[request];
-  in_pieces(data.size(), [&](size_t at, int count) {
-    MPI_Request& piece = it.pieces.emplace_back(MPI_REQUEST_NULL);
-    failure_.check(MPI_Isend(data.data() + at, count, MPI_BYTE, peer, tag, channel, &piece), "MPI_Isend");
+  in_pieces(size, [&](size_t at, int count) {
+    start_piece(at, count, &it.pieces.emplace_back(MPI_REQUEST_NULL));
     it.sizes.push_back(count);
   });
   return request;
 }
 
+MpiRequests::Request MpiRequests::send(int peer, int tag, MPI_Comm channel, std::span<const std::byte> data,
+                                       uint64_t pause) {
+  return start(false, data.size(), pause, [&](size_t at, int count, MPI_Request* piece) {
+    failure_.check(MPI_Isend(data.data() + at, count, MPI_BYTE, peer, tag, channel, piece), "MPI_Isend");
+  });
+}
+
 MpiRequests::Request MpiRequests::receive(int peer, int tag, MPI_Comm channel, std::span<std::byte> room,
                                           uint64_t pause) {
-  const Request request = add(true, pause);
-  MpiRequest& it = requests_[request];
-  in_pieces(room.size(), [&](size_t at, int count) {
-    MPI_Request& piece = it.pieces.emplace_back(MPI_REQUEST_NULL);
-    failure_.check(MPI_Irecv(room.data() + at, count, MPI_BYTE, peer, tag, channel, &piece), "MPI_Irecv");
-    it.sizes.push_back(count);
+  return start(true, room.size(), pause, [&](size_t at, int count, MPI_Request* piece) {
+    failure_.check(MPI_Irecv(room.data() + at, count, MPI_BYTE, peer, tag, channel, piece), "MPI_Irecv");
   });
-  return request;
 }
 
 bool MpiRequests::test(Request request, Clock::duration& longest_look) {

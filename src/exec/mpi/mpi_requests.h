@@ -60,6 +60,9 @@ class MpiRequests {
   void release(Request request);
 
  private:
+  template <class Start>
+  Request start(bool receives, size_t size, uint64_t pause, const Start& start_piece);
+
   const MpiFailure& failure_;
   std::vector<MpiRequest> requests_;
   std::vector<Request> free_;
