@@ -1,8 +1,10 @@
 #include "base/resident_memory.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
-#include <vector>
+#include <cstring>
+#include <fstream>
 
 namespace nlsplit {
 namespace {
@@ -11,17 +13,23 @@ TEST(ResidentMemory, KnowsThePeakAndForgetsIt) {
   const int64_t before = peak_resident_bytes();
   ASSERT_GT(before, 0);
   constexpr int64_t size = 64 << 20;
-  {
-    std::vector<char> block(size, 1);
-    EXPECT_GE(peak_resident_bytes(), size);
-    EXPECT_EQ(block.back(), 1);
-  }
+  // Mapped, not allocated: an allocator, above all a sanitizer's, may keep what was freed.
+  void* block = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(block, MAP_FAILED);
+  std::memset(block, 1, size);
+  ASSERT_EQ(munmap(block, size), 0);
   const int64_t with_block = peak_resident_bytes();
+  EXPECT_GE(with_block, size);
   EXPECT_GE(with_block, before);
+
+  // Some systems let nobody forget.
+  const bool allowed = std::ofstream("/proc/self/clear_refs").is_open();
   forget_peak_resident();
-  // Less than the block at least, unless the system lets nobody forget.
-  const int64_t after = peak_resident_bytes();
-  EXPECT_TRUE(after == with_block || after < with_block - size / 2) << after << " of " << with_block;
+  if (allowed) {
+    EXPECT_LT(peak_resident_bytes(), with_block - size / 2);
+  } else {
+    EXPECT_GE(peak_resident_bytes(), with_block);
+  }
 }
 
 }  // namespace
