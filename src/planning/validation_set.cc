@@ -63,8 +63,8 @@ Judge judge_of(const Scenario& scenario, const Goal& goal) {
   CHECK(false, "unknown objective");
 }
 
-// Those of the confidence set; the best ones; then those drawn at random, in the order of their predictions. And the
-// best of one device.
+// Those of the confidence set; the best ones; the scenario's own; then those drawn at random, in the order of their
+// predictions. And the best of one device.
 Result<Choice> rank_and_choose(Loaded& loaded, const ValidationSetArguments& arguments, RankOptions options) {
   options.samples = arguments.also + arguments.top;  // some will be among the best
   options.seed = arguments.seed;
@@ -74,17 +74,21 @@ Result<Choice> rank_and_choose(Loaded& loaded, const ValidationSetArguments& arg
   Choice choice;
   choice.judge = judge_of(loaded.scenario, ranking.goal);
   const std::vector<size_t> sure = ranking.confidence ? ranking.confidence->set : std::vector<size_t>{};
-  for (const size_t i : sure) choice.plans.push_back({ranking.judged[i].plan, ranking.judged[i].text, i + 1, true});
+  for (const size_t i : sure)
+    choice.plans.push_back({ranking.judged[i].plan, named_text(ranking.judged[i]), i + 1, true});
   size_t sampled = 0;
+  std::set<std::string> own;  // of a plan that the scenario leaves micro-batches to, the best way
   for (size_t i = 0; i < ranking.judged.size(); ++i) {
-    const auto chosen = [&](size_t number) {
-      return ChosenPlan{ranking.judged[i].plan, ranking.judged[i].text, number};
-    };
-    if (!choice.control && is_single(ranking.judged[i].plan)) choice.control = chosen(i + 1);
+    const auto& judged = ranking.judged[i];
+    const auto chosen = [&](size_t number) { return ChosenPlan{judged.plan, named_text(judged), number}; };
+    if (!choice.control && is_single(judged.plan)) choice.control = chosen(i + 1);
+    const bool is_control = choice.control && choice.control->number == i + 1;
+    const bool first_of_own = judged.own && own.insert(judged.plan.name).second && !is_control;
     if (std::ranges::find(sure, i) != sure.end()) continue;
-    const bool drawn = ranking.judged[i].sampled && i >= arguments.top && sampled < arguments.also;
+    const bool numbered = i < arguments.top || first_of_own;
+    const bool drawn = judged.sampled && !numbered && sampled < arguments.also;
     if (drawn) ++sampled;
-    if (drawn || i < arguments.top) choice.plans.push_back(chosen(i < arguments.top ? i + 1 : 0));
+    if (drawn || numbered) choice.plans.push_back(chosen(numbered ? i + 1 : 0));
   }
   return choice;
 }
@@ -163,6 +167,97 @@ PredictedPlan predicted_session(const Loaded& loaded, const ChosenPlan& one, con
   return plan;
 }
 
+// The costs that predict: the scenario's own, or as they are learnt to be.
+Result<Scenario> predicting(const Scenario& scenario, const std::string& corrections_file) {
+  Scenario corrected = scenario;
+  if (corrections_file.empty()) return corrected;
+  if (scenario.generation)
+    return unsupported(fmt::format("{} generates text: nothing is learnt from that yet", scenario.file));
+  if (scenario.corrected)
+    return invalid_input(fmt::format("{} names corrections already: take them out to learn others", scenario.file));
+  ASSIGN_OR_RETURN(const std::string text, read_file(corrections_file));
+  ASSIGN_OR_RETURN(const Corrections corrections, parse_corrections(text, corrections_file));
+  RETURN_IF_ERROR(apply(corrections, corrected.cluster, corrected.costs));
+  return corrected;
+}
+
+// By the names of devices: what a computation of known length took when their costs were measured.
+void note_calibrations(const Scenario& scenario, PlanSet& set) {
+  for (size_t d = 0; d < scenario.cluster.devices.size(); ++d) {
+    const Profile* profile = scenario.costs[d]->profile();
+    if (profile != nullptr && profile->calibration_s > 0)
+      set.calibrations_s[scenario.cluster.devices[d].name] = profile->calibration_s;
+  }
+}
+
+// Predicts plans and writes what runs them, each to a folder of its own. Plans that cut no weights share a file of
+// them.
+class SetWriter {
+ public:
+  SetWriter(Loaded& loaded, const ValidationSetArguments& arguments, Scenario predicted_by)
+      : loaded_(loaded), arguments_(arguments), predicted_by_(std::move(predicted_by)) {}
+
+  // None: a plan before runs the same instructions.
+  Result<std::optional<PredictedPlan>> add(const ChosenPlan& one, const std::string& folder) {
+    return loaded_.scenario.generation ? add_session(one, folder) : add_program(one, folder);
+  }
+
+ private:
+  Result<std::optional<PredictedPlan>> add_session(const ChosenPlan& one, const std::string& folder) {
+    ASSIGN_OR_RETURN(const SavedSession saved, saved_session(loaded_, one.plan));
+    PredictedPlan plan = predicted_session(loaded_, one, saved);
+    if (!is_new(plan, folder)) return std::optional<PredictedPlan>();
+    const std::string dir = arguments_.dir + "/" + folder;
+    const bool cuts_weights = has_splits(one.plan);
+    std::string& whole_weights = weights_of(one.plan);
+    RETURN_IF_ERROR(whole_weights.empty() || cuts_weights ? save_session(dir, saved, loaded_.model.weights)
+                                                          : save_session_like(dir, saved, whole_weights));
+    if (!cuts_weights) whole_weights = dir;
+    return std::optional(std::move(plan));
+  }
+
+  Result<std::optional<PredictedPlan>> add_program(const ChosenPlan& one, const std::string& folder) {
+    ASSIGN_OR_RETURN(TimedPlan timed,
+                     time_plan(loaded_.scenario, loaded_.model.graph, one.plan, std::nullopt, &predicted_by_));
+    PredictedPlan plan = predicted_plan(loaded_, one, timed);
+    if (!is_new(plan, folder)) return std::optional<PredictedPlan>();
+    if (!arguments_.corrections.empty()) return std::optional(std::move(plan));
+    const std::string dir = arguments_.dir + "/" + folder;
+    const bool cuts_weights = !timed.slices.empty() || timed.training != nullptr;
+    std::string& whole_weights = weights_of(one.plan);
+    ASSIGN_OR_RETURN(const SavedProgram saved, saved_form(loaded_, one.plan, std::move(timed)));
+    RETURN_IF_ERROR(whole_weights.empty() || cuts_weights ? save_program(dir, saved, loaded_.model.weights)
+                                                          : save_program_like(dir, saved, whole_weights));
+    if (!cuts_weights) whole_weights = dir;
+    return std::optional(std::move(plan));
+  }
+
+  bool is_new(PredictedPlan& plan, const std::string& folder) {
+    plan.folder = folder;
+    return folder == control_folder || known_.insert(plan.fingerprint).second;
+  }
+
+  // The folder that has them, once there is one. A training step's constants depend on its micro-batches.
+  std::string& weights_of(const Plan& plan) { return weights_[loaded_.scenario.training ? plan.micro_batches : 0]; }
+
+  Loaded& loaded_;
+  const ValidationSetArguments& arguments_;
+  Scenario predicted_by_;
+  std::set<std::string> known_;  // fingerprints
+  std::map<int, std::string> weights_;
+};
+
+// Sets its draw.
+Result<Choice> choose(Loaded& loaded, const ValidationSetArguments& arguments, const RankOptions& options,
+                      PlanSet& set) {
+  set.draw = {arguments.top, arguments.also, arguments.seed, arguments.confidence};
+  if (arguments.plans.empty()) return rank_and_choose(loaded, arguments, options);
+  ASSIGN_OR_RETURN(const std::string text, read_file(arguments.plans));
+  ASSIGN_OR_RETURN(const PlanSet before, parse_plan_set(text, arguments.plans));
+  set.draw = before.draw;
+  return choose_again(loaded, before, arguments.plans);
+}
+
 }  // namespace
 
 Status write_validation_set(Loaded& loaded, const ValidationSetArguments& arguments, const RankOptions& options) {
@@ -170,79 +265,19 @@ Status write_validation_set(Loaded& loaded, const ValidationSetArguments& argume
   std::filesystem::create_directories(arguments.dir, failure);
   if (failure) return io_error(fmt::format("cannot create {}: {}", arguments.dir, failure.message()));
   ASSIGN_OR_RETURN(const OutputLock lock, OutputLock::of_folder(arguments.dir));
-  Scenario predicted_by = loaded.scenario;
-  if (!arguments.corrections.empty()) {
-    if (loaded.scenario.generation)
-      return unsupported(fmt::format("{} generates text: nothing is learnt from that yet", loaded.scenario.file));
-    if (loaded.scenario.corrected)
-      return invalid_input(
-          fmt::format("{} names corrections already: take them out to learn others", loaded.scenario.file));
-    ASSIGN_OR_RETURN(const std::string text, read_file(arguments.corrections));
-    ASSIGN_OR_RETURN(const Corrections corrections, parse_corrections(text, arguments.corrections));
-    RETURN_IF_ERROR(apply(corrections, predicted_by.cluster, predicted_by.costs));
-  }
+  ASSIGN_OR_RETURN(Scenario predicted_by, predicting(loaded.scenario, arguments.corrections));
   PlanSet set{loaded.scenario.file, loaded.model.graph.name, loaded.scenario.batch, {}};
   set.generates = loaded.scenario.generation.has_value();
-  set.draw = {arguments.top, arguments.also, arguments.seed, arguments.confidence};
-  Choice choice;
-  if (arguments.plans.empty()) {
-    ASSIGN_OR_RETURN(choice, rank_and_choose(loaded, arguments, options));
-  } else {
-    ASSIGN_OR_RETURN(const std::string text, read_file(arguments.plans));
-    ASSIGN_OR_RETURN(const PlanSet before, parse_plan_set(text, arguments.plans));
-    ASSIGN_OR_RETURN(choice, choose_again(loaded, before, arguments.plans));
-    set.draw = before.draw;
-  }
+  ASSIGN_OR_RETURN(const Choice choice, choose(loaded, arguments, options, set));
   set.judge = choice.judge;
-  for (size_t d = 0; d < loaded.scenario.cluster.devices.size(); ++d) {
-    const Profile* profile = loaded.scenario.costs[d]->profile();
-    const Device& device = loaded.scenario.cluster.devices[d];
-    if (profile != nullptr && profile->calibration_s > 0) set.calibrations_s[device.name] = profile->calibration_s;
-  }
-  std::set<std::string> known;
-  // A folder that has them, by micro-batches if it trains: a step's constants depend on these. Those of plans that cut
-  // weights are others.
-  std::map<int, std::string> folders_of_weights;
-  const auto weights_of = [&](const Plan& plan) -> std::string& {
-    return folders_of_weights[loaded.scenario.training ? plan.micro_batches : 0];
-  };
-  const auto add_session = [&](const ChosenPlan& one,
-                               const std::string& folder) -> Result<std::optional<PredictedPlan>> {
-    ASSIGN_OR_RETURN(const SavedSession saved, saved_session(loaded, one.plan));
-    PredictedPlan plan = predicted_session(loaded, one, saved);
-    plan.folder = folder;
-    if (folder != control_folder && !known.insert(plan.fingerprint).second) return std::optional<PredictedPlan>();
-    const std::string dir = arguments.dir + "/" + folder;
-    const bool cuts_weights = has_splits(one.plan);
-    std::string& whole_weights = weights_of(one.plan);
-    RETURN_IF_ERROR(whole_weights.empty() || cuts_weights ? save_session(dir, saved, loaded.model.weights)
-                                                          : save_session_like(dir, saved, whole_weights));
-    if (!cuts_weights) whole_weights = dir;
-    return std::optional(std::move(plan));
-  };
-  const auto add = [&](const ChosenPlan& one, const std::string& folder) -> Result<std::optional<PredictedPlan>> {
-    if (loaded.scenario.generation) return add_session(one, folder);
-    ASSIGN_OR_RETURN(TimedPlan timed,
-                     time_plan(loaded.scenario, loaded.model.graph, one.plan, std::nullopt, &predicted_by));
-    PredictedPlan plan = predicted_plan(loaded, one, timed);
-    plan.folder = folder;
-    if (folder != control_folder && !known.insert(plan.fingerprint).second) return std::optional<PredictedPlan>();
-    if (!arguments.corrections.empty()) return std::optional(std::move(plan));
-    const std::string dir = arguments.dir + "/" + folder;
-    const bool cuts_weights = !timed.slices.empty() || timed.training != nullptr;
-    std::string& whole_weights = weights_of(one.plan);
-    ASSIGN_OR_RETURN(const SavedProgram saved, saved_form(loaded, one.plan, std::move(timed)));
-    RETURN_IF_ERROR(whole_weights.empty() || cuts_weights ? save_program(dir, saved, loaded.model.weights)
-                                                          : save_program_like(dir, saved, whole_weights));
-    if (!cuts_weights) whole_weights = dir;
-    return std::optional(std::move(plan));
-  };
+  note_calibrations(loaded.scenario, set);
+  SetWriter writer(loaded, arguments, std::move(predicted_by));
   if (choice.control) {
-    ASSIGN_OR_RETURN(set.control, add(*choice.control, control_folder));
+    ASSIGN_OR_RETURN(set.control, writer.add(*choice.control, control_folder));
   }
   for (const ChosenPlan& one : choice.plans) {
     if (options.progress) options.progress("saving plans", set.plans.size(), choice.plans.size());
-    ASSIGN_OR_RETURN(std::optional<PredictedPlan> plan, add(one, fmt::format("p{}", set.plans.size() + 1)));
+    ASSIGN_OR_RETURN(std::optional<PredictedPlan> plan, writer.add(one, fmt::format("p{}", set.plans.size() + 1)));
     if (plan) set.plans.push_back(std::move(*plan));
   }
   return write_file(arguments.dir + "/plans.json", to_json(set));

@@ -38,6 +38,8 @@ Error no_noise(const Scenario& scenario, std::string_view what) {
 
 }  // namespace
 
+std::string named_text(const RankedPlan& plan) { return (plan.own ? plan.plan.name + ": " : "") + plan.text; }
+
 Ranker::Ranker(const Scenario& scenario, const Model& model, const RankOptions& options)
     : scenario_(scenario), graph_(model.graph), options_(options), costs_(cost_table(scenario, model.graph.name)) {
   if (scenario.noise) noise_bound_.emplace(scenario);

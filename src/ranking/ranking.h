@@ -101,6 +101,8 @@ struct RankedPlan {
   std::string why_not;                        // it cannot: prompts need more memory than there is, …
   std::vector<Miss> misses;                   // of what the scenario requires
 };
+// "mine: A ..layer2 | B rest" of the scenario's own, else the text alone.
+std::string named_text(const RankedPlan& plan);
 
 // What a rule of today (partition/baselines.h) would choose, at the micro-batch count and schedule that suit it best.
 // The plan is one of Ranking::judged, so that no rule is better than the first plans.

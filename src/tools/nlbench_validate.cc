@@ -219,7 +219,8 @@ Status validate(const ValidateArguments& arguments) {
 void add_validate_command(CLI::App& app, int& code) {
   CLI::App* command = app.add_subcommand(
       "validate",
-      "Run the best plans of a scenario, and some drawn at random, and hold the predictions against the measurements.\n"
+      "Run the best plans of a scenario, its own, and some drawn at random, and hold the predictions against the "
+      "measurements.\n"
       "  nlbench validate scenarios/mine.yaml -o validation --top 10 --also 40\n"
       "  nlbench validate scenarios/mine.yaml -o validation --top 5 --also 0 --confident\n"
       "  nlbench validate scenarios/mine.yaml -o validation --launcher 'mpirun --hostfile hosts' --on-hosts\n"
@@ -235,8 +236,11 @@ void add_validate_command(CLI::App& app, int& code) {
   const auto a = std::make_shared<ValidateArguments>();
   command->add_option("SCENARIO", a->scenario, "The scenario, with costs measured by nlbench profile")->required();
   command->add_option("-o,--output", a->output, "Folder for the results")->required();
-  CLI::Option* top = command->add_option("--top", a->top, "So many of the best plans (default 10; with --confident 5)")
-                         ->check(at_least(1));
+  CLI::Option* top =
+      command
+          ->add_option("--top", a->top,
+                       "So many of the best plans (default 10; with --confident 5), the scenario's own beside them")
+          ->check(at_least(1));
   CLI::Option* also =
       command->add_option("--also", a->also, "and so many drawn at random (default 10; with --confident 0)")
           ->check(at_least(0));

@@ -402,13 +402,12 @@ void add_lower_command(CLI::App& app, int& code) {
   command->add_option("--profile-set", arguments->profile_set, "Write what `nlbench profile` measures to DIR")
       ->type_name("DIR")
       ->excludes(save);
-  CLI::Option* validation =
-      command
-          ->add_option(
-              "--validation-set", arguments->validation.dir,
-              "Write the best plans and random others, with what is predicted of them, to DIR, for `nlbench validate`")
-          ->type_name("DIR")
-          ->excludes(save, plan);
+  CLI::Option* validation = command
+                                ->add_option("--validation-set", arguments->validation.dir,
+                                             "Write the best plans, the scenario's own, and random others, with what "
+                                             "is predicted of them, to DIR, for `nlbench validate`")
+                                ->type_name("DIR")
+                                ->excludes(save, plan);
   command->add_option("--top", arguments->validation.top, "Of a validation set: so many of the best plans (default 10)")
       ->type_name("COUNT")
       ->needs(validation);

@@ -32,19 +32,20 @@ class Validate : public ::testing::Test {
 TEST_F(Validate, MeasuresWhatItPredicted) {
   const Outcome outcome = nlbench(command());
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("4 of 4 plans measured"));
-  for (const char* part : {"throughput error", "control            ", "run to run", "order", "regret", "report.html"})
+  EXPECT_THAT(outcome.out, HasSubstr("5 of 5 plans measured"));
+  for (const char* part :
+       {"  mine: A ..relu1", "throughput error", "control            ", "run to run", "order", "regret", "report.html"})
     EXPECT_THAT(outcome.out, HasSubstr(part));
   const json figures = report();
-  ASSERT_EQ(figures["plans"].size(), 4u);
+  ASSERT_EQ(figures["plans"].size(), 5u);
   int sampled = 0;
   for (const json& plan : figures["plans"]) {
     EXPECT_GT(plan["measured"]["makespan_s"].get<double>(), 0);
     sampled += plan["sampled"].get<bool>() ? 1 : 0;
   }
   EXPECT_EQ(sampled, 2);
-  EXPECT_EQ(figures["quality"]["plans"], 4);
-  EXPECT_EQ(figures["relative_quality"]["plans"], 4);
+  EXPECT_EQ(figures["quality"]["plans"], 5);
+  EXPECT_EQ(figures["relative_quality"]["plans"], 5);
   EXPECT_EQ(figures["control"]["runs"], 2) << "before and after the one round";
   EXPECT_THAT(value_of(read_file(scratch_ / "v/report.html")), HasSubstr("</html>"));
 }
@@ -106,17 +107,17 @@ TEST_F(Validate, MeasuresTokensOfGeneration) {
 TEST_F(Validate, GoesOnWhereItStopped) {
   ASSERT_EQ(nlbench(command()).code, 0);
   const std::string first = value_of(read_file(scratch_ / "v/results.jsonl"));
-  // Behind the header and the control the second run of four is lost, half of it is left.
+  // Behind the header and the control the second run of five is lost, half of it is left.
   size_t at = 0;
   for (int line = 0; line < 3; ++line) at = first.find('\n', at) + 1;
   ASSERT_TRUE(write_file(scratch_ / "v/results.jsonl", first.substr(0, at + 20)).ok());
   const Outcome outcome = nlbench(command());
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("4 of 4 plans measured"));
+  EXPECT_THAT(outcome.out, HasSubstr("5 of 5 plans measured"));
   const std::string second = value_of(read_file(scratch_ / "v/results.jsonl"));
   EXPECT_EQ(second.substr(0, at), first.substr(0, at)) << "what was there is kept";
-  // The control again, three runs, the control.
-  EXPECT_EQ(std::count(second.begin(), second.end(), '\n'), 3 + 5);
+  // The control again, four runs, the control.
+  EXPECT_EQ(std::count(second.begin(), second.end(), '\n'), 3 + 6);
 }
 
 TEST_F(Validate, RoundsAreJoined) {
@@ -136,7 +137,7 @@ TEST_F(Validate, TheBestRunMoreOften) {
   const Outcome outcome = nlbench(more);
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const json plans = report()["plans"];
-  ASSERT_EQ(plans.size(), 8u);
+  ASSERT_EQ(plans.size(), 9u);
   std::vector<std::pair<double, int>> runs;  // by what was predicted
   for (const json& plan : plans) runs.emplace_back(plan["predicted"]["makespan_s"], plan["measured"]["runs"]);
   std::ranges::sort(runs);
@@ -177,7 +178,7 @@ TEST_F(Validate, OtherCostsPredictTheSamePlans) {
   const Outcome more = nlbench(fmt::format(
       "validate {} -o {} --top 3 --also 2 --rounds 1 --duration 10ms --transport threads", scenario_, scratch_ / "v"));
   ASSERT_EQ(more.code, 0) << more.err;
-  EXPECT_EQ(report()["plans"].size(), 5u);
+  EXPECT_EQ(report()["plans"].size(), 6u);
   // Plans of devices that are no more, and a file that is none.
   scratch_.write("s.yaml", with(with(small_scenario(), "  C: {", "  D: {"), "rest@C", "rest@D"));
   const Outcome gone = nlbench(fmt::format(
@@ -197,7 +198,7 @@ TEST_F(Validate, RecalibratesAScenario) {
   EXPECT_THAT(outcome.out, HasSubstr("corrections: v/corrections.json"));
   const json learnt = report()["recalibration"];
   EXPECT_FALSE(learnt["computing"].empty());
-  EXPECT_EQ(learnt["after"]["plans"], 4);
+  EXPECT_EQ(learnt["after"]["plans"], 5);
   const std::string corrected = scratch_.write("c.yaml", small_scenario() + "corrections: v/corrections.json\n");
   const std::string ranking = nlsim("rank --csv - " + corrected).out;
   EXPECT_NE(ranking, "");
@@ -296,11 +297,11 @@ TEST_F(Validate, ALostRankCostsOnePlan) {
                                         scenario_, scratch_ / "v", mpirun);
   const Outcome outcome = nlbench(words);
   EXPECT_EQ(outcome.code, 3) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("1 run lost a rank, and 1 of 6 plans have no figures"));
+  EXPECT_THAT(outcome.err, HasSubstr("1 run lost a rank, and 1 of 7 plans have no figures"));
   EXPECT_THAT(value_of(read_file(scratch_ / "v/results.jsonl")), HasSubstr("\"error\":\"exit code 1"));
   const Outcome again = nlbench(words);
   EXPECT_EQ(again.code, 0) << again.err;
-  EXPECT_THAT(again.out, HasSubstr("6 of 6 plans measured"));
+  EXPECT_THAT(again.out, HasSubstr("7 of 7 plans measured"));
   // One rank a host: who feeds inputs where a plan computes nothing has that host's rank.
   EXPECT_THAT(value_of(read_file(scratch_ / "once.log")), AllOf(HasSubstr("-np 3 "), Not(HasSubstr("-np 4 "))));
 }

@@ -56,8 +56,7 @@ std::string table(const Ranking& ranking, const std::vector<size_t>& plans) {
     const RankedPlan& ranked = ranking.judged[i];
     const Estimate& e = ranked.estimate;
     const auto& times = ranked.generation;
-    std::vector<std::string> cells = {fmt::format("{}", i + 1),
-                                      (ranked.own ? ranked.plan.name + ": " : "") + ranked.text};
+    std::vector<std::string> cells = {fmt::format("{}", i + 1), named_text(ranked)};
     const auto add = [&](std::string cell) { cells.push_back(std::move(cell)); };
     if (ranking.generates) {
       add(times ? to_string(seconds(times->next_token_s)) : "-");

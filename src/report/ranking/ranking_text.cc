@@ -294,10 +294,7 @@ std::string table(const Ranking& ranking, const Scenario& scenario) {
   PlanColumns columns = {
       {"#", Align::right,
        [&](size_t i) { return fmt::format("{}{}", ranking.judged[i].misses.empty() ? "" : "!", i + 1); }},
-      {"plan", Align::left, [&](size_t i) {
-         const RankedPlan& ranked = ranking.judged[i];
-         return (ranked.own ? ranked.plan.name + ": " : "") + ranked.text;
-       }}};
+      {"plan", Align::left, [&](size_t i) { return named_text(ranking.judged[i]); }}};
   if (scenario.generation)
     add_generation(columns, ranking, scenario);
   else
@@ -335,11 +332,10 @@ std::string sequences_text(const Ranking& ranking) {
       continue;
     }
     const GenerationTimes& times = *of.best->generation;
-    table.add({count, to_string(seconds(times.next_token_s)), to_string(seconds(times.first_token_s)),
-               rate_text(times.tokens_per_s),
-               fmt::format("{} ({})", to_string(times.fullest_memory), times.fullest_device),
-               times.largest_context > 0 ? grouped(static_cast<double>(times.largest_context)) : "-",
-               (of.best->own ? of.best->plan.name + ": " : "") + of.best->text});
+    table.add(
+        {count, to_string(seconds(times.next_token_s)), to_string(seconds(times.first_token_s)),
+         rate_text(times.tokens_per_s), fmt::format("{} ({})", to_string(times.fullest_memory), times.fullest_device),
+         times.largest_context > 0 ? grouped(static_cast<double>(times.largest_context)) : "-", named_text(*of.best)});
   }
   return table.to_string() + "\n";
 }
