@@ -117,8 +117,10 @@ std::vector<Bucket> cut(std::span<const Completed> completed, std::span<const si
         reduce.elements.assign(loads.size(), 0);
         reduce.elements[owner->second] = next.end - begin;
       }
-      bucket.gather =
-          expanded({CollectiveKind::all_gather, algorithms.gather, reduction.group, reduce.elements}, hosts);
+      if (!reduction.keeps_weights) {
+        bucket.gather =
+            expanded({CollectiveKind::all_gather, algorithms.gather, reduction.group, reduce.elements}, hosts);
+      }
     }
     bucket.reduce = expanded(std::move(reduce), hosts);
     begin = next.end;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <span>
 
+#include "compile/gathers.h"
 #include "compile/shares.h"
 #include "cost/messages.h"
 #include "kernels/layout.h"
@@ -279,6 +280,17 @@ Operand DeviceBuffers::in_bucket_buffer(int stage, ValueId sum) {
   const size_t bucket = bucket_of(reduction, begin);
   const int64_t there = begin - reduction.buckets[bucket].begin;
   return {in_bucket_buffer(stage, bucket).buffer, there, there + element_count(g_.value(sum).type.shape)};
+}
+
+std::optional<Operand> DeviceBuffers::gathered(int stage, Phase phase, ValueId weight) {
+  if (groups_of(l_, stage, phase).empty()) return std::nullopt;
+  const int64_t elements =
+      gathered_.valid() ? element_count(out_.buffer(gathered_).type.shape) : gathered_elements(l_, d_);
+  const std::optional<GatheredPlace> place = gathered_place(l_, d_, stage, phase, weight, elements);
+  if (!place) return std::nullopt;
+  if (!gathered_.valid())
+    gathered_ = add_stored(unique_name("gathered"), {DType::f32, {elements}}, BufferKind::comm, 1);
+  return Operand{gathered_, place->begin, place->end};
 }
 
 Operand DeviceBuffers::received_part(ValueId sum) {

@@ -64,6 +64,8 @@ class DeviceBuffers {
   // Where the gradients of a bucket lie that are reduced a micro-batch at a time, and the part of a sum in it.
   Operand in_bucket_buffer(int stage, size_t bucket);
   Operand in_bucket_buffer(int stage, ValueId sum);
+  // A weight that another replica keeps, while a phase uses it (compile/gathers.h); none: it is kept here.
+  std::optional<Operand> gathered(int stage, Phase phase, ValueId weight);
   // A part of a tied weight's gradient, as it comes from the stage that adds it up.
   Operand received_part(ValueId sum);
   // With clipping: the sums of squares of a stage's gradients, which lie in one buffer too; the one that is this value,
@@ -129,7 +131,7 @@ class DeviceBuffers {
   std::map<std::pair<int, size_t>, BufferId> bucket_buffers_;  // by stage and number
   std::vector<std::pair<ValueId, BufferId>> copies_;
   std::vector<Use> uses_;  // [buffer]
-  BufferId workspace_;
+  BufferId workspace_, gathered_;
   BufferId credit_in_, credit_out_, token_;
 };
 

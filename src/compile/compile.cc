@@ -21,7 +21,10 @@ namespace {
 // Replicas that keep shares wait for each other in the middle of slots. A schedule may order these so that they do in a
 // circle.
 Status check_waits(const Lowering& lowering) {
-  if (std::ranges::none_of(lowering.reductions, &Reduction::keeps_share)) return ok_status();
+  const auto gathers = [](const Gathers& of) { return !of.groups.empty(); };
+  if (std::ranges::none_of(lowering.reductions, &Reduction::keeps_share) &&
+      std::ranges::none_of(lowering.gathers, gathers))
+    return ok_status();
   const auto refused = [&](const Error& why) {
     return unsupported(fmt::format("schedule {}: with zero: {} replicas wait for each other for ever: {}",
                                    lowering.plan->schedule, lowering.zero, why.message));
@@ -88,6 +91,7 @@ Result<Compiled> compile(const KernelGraph& graph, const Plan& plan, const Clust
   lowering.all_reduce = options.all_reduce;
   lowering.buckets = options.buckets;
   lowering.zero = options.zero;
+  lowering.holders = options.holders;
   CHECK(!options.exact || !options.all_reduce, "exact sums choose the algorithm");
   CHECK(!options.native || (!options.exact && !options.all_reduce), "the transport chooses its own algorithm");
   lowering.exact = options.exact;

@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "compile/holders.h"
 #include "compile/kernel_graph.h"
 #include "compile/split.h"
 #include "cost/cost_table.h"
@@ -43,8 +44,11 @@ struct CompileOptions {
   bool native = false;
   // The stage of ZeRO (Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models",
   // 2020). 0: none. 1: of a stage's weights each replica updates a share, and keeps the optimizer's
-  // tensors of that alone. 2: also the sums of gradients; those of each micro-batch are reduced by themselves.
+  // tensors of that alone. 2: also the sums of gradients; those of each micro-batch are reduced by themselves. 3: also
+  // the weights; each phase of each micro-batch gathers those it uses.
   int zero = 0;
+  // With `zero` 3, of a session: the devices that keep each weight which a Program compiled before trains.
+  const Holders* holders = nullptr;
   bool exact = false;  // sums of gradients: the replicas in their order, and of each its micro-batches in theirs;
                        // without `all_reduce`
   bool verify = true;  // a session; false: it is not to run, and only its sizes are wanted

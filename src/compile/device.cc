@@ -191,7 +191,9 @@ void DeviceWriter::compute_and_send(Segment& segment, const OrderedSlot& slot, c
     std::for_each(turns.begin(), due, [&](const ReductionTurn& turn) { take_turn(segment, slot.stage, turn); });
     turns.erase(turns.begin(), due);
   };
+  size_t gathered = 0;
   for (const size_t n : nodes) {
+    gather_due(segment, n, gathered);
     if (shares_ != nullptr) free_bucket_buffer(segment, n, turns);
     compute(segment, n);
     take_due(n);

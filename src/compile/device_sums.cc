@@ -6,6 +6,7 @@
 
 #include "compile/collectives.h"
 #include "compile/device_writer.h"
+#include "compile/gathers.h"
 
 namespace nlsplit::inline compiler {
 
@@ -115,6 +116,35 @@ void DeviceWriter::keep_share(Segment& segment, int stage, size_t bucket) {
   emit(segment, std::move(sum));
 }
 
+void DeviceWriter::gather_due(Segment& segment, size_t n, size_t& gathered) {
+  const std::span<const Gathers::Group> groups = groups_of(l_, segment.stage, segment.phase);
+  for (; gathered < groups.size(); ++gathered) {
+    if (gathered >= groups_at_once && groups[gathered - groups_at_once].last >= n) return;
+    gather_group(segment, groups[gathered]);
+  }
+}
+
+void DeviceWriter::gather_group(Segment& segment, const Gathers::Group& group) {
+  for (const ValueId weight : group.weights) {
+    const std::optional<Operand> here = buffers_.gathered(segment.stage, segment.phase, weight);
+    const Operand kept = here ? Operand() : buffers_.state(segment.stage, weight);
+    const Operand place = here ? *here : Operand{kept.buffer, 0, element_count(g_.value(weight).type.shape)};
+    emit_collective(segment, l_.gathers[at(segment.stage)].broadcasts.at(weight), place, l_.weights_tag(segment.stage));
+  }
+}
+
+void DeviceWriter::emit_collective(Segment& segment, const ExpandedCollective& of, const Operand& value, int tag) {
+  const std::vector<int>& group = of.collective.group;
+  const auto member = static_cast<size_t>(std::ranges::find(group, d_) - group.begin());
+  const CollectivePlaces places{value, value, {}, tag};
+  for (Instr& instr : instructions_of(of.of_members[member], group, static_cast<int>(member), places)) {
+    instr.collective = static_cast<int>(segment.collectives.size());
+    emit(segment, std::move(instr));
+  }
+  segment.collectives.push_back(of.collective);
+  if (l_.native) segment.collectives.back().native = {value, value};
+}
+
 void DeviceWriter::update_share(Segment& segment, int stage) {
   const StepNodes& step = l_.training->nodes;
   const Reduction& reduction = l_.reductions[at(stage)];
@@ -138,20 +168,15 @@ void DeviceWriter::update_share(Segment& segment, int stage) {
     for (const size_t t : l_.weights_of(stage, bucket)) {
       if (l_.owner_of(stage, bucket, t) != member) continue;
       compute_all(segment, step.of_weights[t]);
-      move(t, true);
+      if (bucket.gather) move(t, true);
     }
+    if (!bucket.gather) continue;  // the phases that use the weights gather them
     const Operand all = reduction.keeps_share ? buffers_.in_bucket_buffer(stage, b)
                                               : Operand{buffers_.gradients(stage).buffer, bucket.begin, bucket.end()};
-    const CollectivePlaces places{all, all, {}, static_cast<int>(l_.flows.size()) + stage};
-    for (Instr& instr :
-         instructions_of(bucket.gather->of_members[member], reduction.group, static_cast<int>(member), places)) {
-      instr.collective = static_cast<int>(segment.collectives.size());
-      emit(segment, std::move(instr));
-    }
-    segment.collectives.push_back(bucket.gather->collective);
-    if (l_.native) segment.collectives.back().native = {all, all};
+    emit_collective(segment, *bucket.gather, all, static_cast<int>(l_.flows.size()) + stage);
     if (reduction.keeps_share && b > 0) take(reduction.buckets[b - 1]);  // the next one comes to its buffer
   }
+  if (reduction.keeps_weights) return;
   const size_t left = reduction.keeps_share ? reduction.buckets.size() - 1 : 0;
   std::for_each(reduction.buckets.begin() + static_cast<std::ptrdiff_t>(left), reduction.buckets.end(), take);
 }

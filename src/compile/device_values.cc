@@ -120,11 +120,12 @@ Stored DeviceWriter::wanted(Segment& segment, ValueId root, int block) {
   return copy;
 }
 
-Operand DeviceWriter::weight(int stage, ValueId value, KernelId kernel, size_t input, Bytes packed) {
+Operand DeviceWriter::weight(const Segment& segment, ValueId value, KernelId kernel, size_t input, Bytes packed) {
   const ValueId root = graph_.root[value.index()];
+  if (const std::optional<Operand> gathered = buffers_.gathered(segment.stage, segment.phase, root)) return *gathered;
   if (!buffers_.is_state(root) && value == root) return {buffers_.weight(value, kernel, input, packed)};
   const Operand whole =
-      buffers_.is_state(root) ? buffers_.state(stage, root) : Operand{buffers_.weight(root, {}, 0, bytes(0))};
+      buffers_.is_state(root) ? buffers_.state(segment.stage, root) : Operand{buffers_.weight(root, {}, 0, bytes(0))};
   return value == root ? whole : Operand{buffers_.seen_as({whole.buffer, root}, value)};
 }
 
@@ -163,7 +164,7 @@ void DeviceWriter::compute(Segment& segment, size_t n) {
     const size_t i = instr.reads.size();
     const ValueId root = graph_.root[value.index()];
     if (g_.value(root).kind == ValueKind::weight)
-      instr.reads.push_back(weight(segment.stage, value, desc.kernel, i, kernel.packed[i]));
+      instr.reads.push_back(weight(segment, value, desc.kernel, i, kernel.packed[i]));
     else if (const ValueId state = state_at(root); state.valid())
       instr.reads.push_back(place_of_state(segment, state));
     else if (const std::optional<Operand> sum = buffers_.sum_of_squares(root))

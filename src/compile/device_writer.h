@@ -98,7 +98,7 @@ class DeviceWriter {
   Instr cut_input(ValueId part, const Stored& to);
   // Where the next computation of a stage finds a root in the layout it wants; reordered before it if need be.
   Stored wanted(Segment& segment, ValueId root, int block);
-  Operand weight(int stage, ValueId value, KernelId kernel, size_t input, Bytes packed);
+  Operand weight(const Segment& segment, ValueId value, KernelId kernel, size_t input, Bytes packed);
   // The state whose place a computed value has; none: its own place. A stage's first micro-batch begins the sums: a
   // part that nothing else reads is made where the sum lies.
   ValueId state_at(ValueId root) const;
@@ -128,9 +128,14 @@ class DeviceWriter {
   BufferId received_in(int stage, size_t bucket_buffer);
   // The device's share of a reduced bucket is added to that of the micro-batches before.
   void keep_share(Segment& segment, int stage, size_t bucket);
+  // Where replicas keep shares of weights: gathers a group, and all that have room before a node (`gathered`: the first
+  // that is not gathered).
+  void gather_group(Segment& segment, const Gathers::Group& group);
+  void gather_due(Segment& segment, size_t n, size_t& gathered);
   // ZeRO: the device updates the weights of its share. They go to the others bucket by bucket, each while the next one
   // is updated, by way of the places that their gradients had.
   void update_share(Segment& segment, int stage);
+  void emit_collective(Segment& segment, const ExpandedCollective& of, const Operand& value, int tag);
 
   // ---- device_steps.cc
   int slot_of_step(const OrderedSlot& slot) const;  // among the device's slots that update weights: from 1 on

@@ -16,6 +16,7 @@
 #include "base/grid.h"
 #include "base/index.h"
 #include "compile/collective_rounds.h"
+#include "compile/holders.h"
 #include "compile/kernel_graph.h"
 #include "cost/cluster.h"
 #include "cost/cost_table.h"
@@ -105,7 +106,18 @@ struct Reduction {
   std::map<ValueId, int64_t> begin;  // of each sum of a gradient (a state): an element
   bool sharded = false;              // each replica updates a share of the weights (CompileOptions::zero)
   bool keeps_share = false;          // and keeps the sums of that alone: every W reduces (compile/shares.h)
+  bool keeps_weights = false;        // and the weights of that alone: every phase gathers them (compile/gathers.h)
   int64_t elements = 0;
+};
+
+// Of a stage whose replicas keep shares of the weights: which each phase gathers, and when.
+struct Gathers {
+  struct Group {                   // weights that are gathered together, while those of the group before are used
+    std::vector<ValueId> weights;  // roots, in the order in which the phase begins to use them
+    size_t last = 0;               // node that uses one
+  };
+  std::map<ValueId, ExpandedCollective> broadcasts;  // of each weight; the first member is the one that keeps it
+  std::map<Phase, std::vector<Group>> groups;        // of phases that use any
 };
 
 // Of clipping. Each device of the stage with the ClipFactor computes it, of all stages' sums of squares. The first
@@ -153,6 +165,7 @@ struct Lowering {
   bool native = false;                            // CompileOptions
   std::optional<int> buckets;                     // of gradients; none: as many as are fastest
   int zero = 0;                                   // CompileOptions
+  const Holders* holders = nullptr;               // CompileOptions
   bool exact = false;                             // sums of gradients: CompileOptions
 
   // place
@@ -177,6 +190,7 @@ struct Lowering {
   Grid<char> whole;                     // [stage][micro-batch]: its gradient leaves with W, not with I
   std::vector<bool> joint;              // [stage]: I and W are one slot, each W behind the I it goes with
   std::vector<Reduction> reductions;    // [stage]
+  std::vector<Gathers> gathers;         // [stage]
 
   // exchange
   std::vector<size_t> copied_outputs;           // outputs that the sink copies: another one has their storage
@@ -210,6 +224,7 @@ struct Lowering {
   int factor_tag() const { return static_cast<int>(flows.size()) + 2 * stages(); }
   int norm_tag() const { return factor_tag() + 1; }
   int part_tag(int number) const { return norm_tag() + 1 + number; }
+  int weights_tag(int stage) const;
   // Stages of a device are updated one behind the other, when all else is done: they wait for other devices.
   bool steps_together() const { return clipping || !tied.empty(); }
   std::vector<int> part_goes_to(const Tied& tied, const Tied::Part& part) const;  // devices
@@ -267,6 +282,9 @@ void find_joint_stages(Lowering& lowering);
 Status check_shares(const Lowering& lowering, int stage);
 // Of `schedule`: what reductions are of, and how they are done.
 Status choose_reductions(Lowering& lowering);
+// Of `schedule`, where replicas keep shares of weights: sets `gathers`. Errors: a weight that cannot be shared; another
+// Program of the session trains a weight that no replica keeps; of routes.
+Status choose_gathers(Lowering& lowering);
 // Of `schedule`, with clipping, when reductions are chosen: who adds which squares.
 void deal_out_squares(Lowering& lowering);
 // How the replicas reduce gradients of which the elements before `end` are complete behind a node, by ascending node.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "compile/gathers.h"
 #include "compile/lowering.h"
 
 namespace nlsplit::inline compiler {
@@ -47,7 +48,7 @@ class Slots {
     for (int m = 0; m < l_.micro_batches(); ++m) {
       if (const double when = played_.source[at(m)]; when == when)
         between[at(l_.source)].push_back({ends_after(when), when, source_stage, m});
-      if (sink_acts(m)) between[at(l_.sink)].push_back({sink_place(m), sink_time(m), l_.stages(), m});
+      if (sink_acts(m)) between[at(l_.sink)].push_back(behind_gathers({sink_place(m), sink_time(m), l_.stages(), m}));
     }
     std::vector<std::vector<OrderedSlot>> slots(between.size());
     for (size_t d = 0; d < between.size(); ++d) slots[d] = merged(d, between[d]);
@@ -114,6 +115,31 @@ class Slots {
     return i;
   }
 
+  static bool alike(const ScheduledSlot& slot, int stage) {
+    return slot.stage == stage && slot.phase == Phase::forward;
+  }
+  // Where replicas gather weights in each slot the sink may be one of them. Then it collects behind its own slot that
+  // gathers with the one that made the result: its messages come before the result.
+  Between behind_gathers(Between slot) const {
+    const std::vector<ScheduledSlot>& own = of_device(l_.sink);
+    for (const Flow& flow : l_.flows) {
+      if (flow.consumers.back() != l_.stages() || groups_of(l_, flow.producer, Phase::forward).empty()) continue;
+      const std::vector<ScheduledSlot>& of_maker = of_device(l_.device_of(flow.producer, slot.micro_batch));
+      size_t left = 1;  // that gather together, up to the one that makes the result
+      for (const ScheduledSlot& other : of_maker) {
+        if (!alike(other, flow.producer)) continue;
+        if (other.micro_batch == slot.micro_batch) break;
+        ++left;
+      }
+      for (size_t i = 0; i < own.size() && left > 0; ++i) {
+        if (!alike(own[i], flow.producer) || --left > 0) continue;
+        slot.before = std::max(slot.before, i + 1);
+        slot.when = std::max(slot.when, played_.ends[at(l_.sink)][i]);
+      }
+    }
+    return slot;
+  }
+
   std::vector<OrderedSlot> merged(size_t d, std::vector<Between>& extra) const {
     std::ranges::stable_sort(extra, [](const Between& a, const Between& b) {
       return a.before != b.before ? a.before < b.before : a.when < b.when;
@@ -177,6 +203,7 @@ class Messages {
     for (size_t d = 0; d < devices_; ++d) {
       for (OrderedSlot& slot : l_.slots[d]) {
         if (slot.phase == Phase::step) step(static_cast<int>(d), slot);
+        gather_weights(static_cast<int>(d), slot);
         if (slot.reduces) reduce(static_cast<int>(d), slot, slot.stage);  // before what it sends behind its work
         if (slot.phase != Phase::step && slot.stage != l_.stages()) send(static_cast<int>(d), slot);
       }
@@ -315,6 +342,18 @@ class Messages {
     for (; !alike(slots[i], like) || number > 0; ++i) number -= alike(slots[i], like) ? 1 : 0;
     return i;
   }
+  void gather_weights(int d, const OrderedSlot& slot) {
+    const std::span<const Gathers::Group> groups = groups_of(l_, slot.stage, slot.phase);
+    if (groups.empty()) return;
+    sent_.clear();
+    const size_t number = number_of(d, slot);
+    for (const Gathers::Group& group : groups) {
+      for (const ValueId weight : group.weights) {
+        messages_of(d, slot, l_.gathers[at(slot.stage)].broadcasts.at(weight),
+                    [&](int to) { return slot_with_number(to, slot, number); });
+      }
+    }
+  }
   void gather(int d, const OrderedSlot& slot) {
     sent_.clear();
     for (const Bucket& bucket : l_.reductions[at(slot.stage)].buckets) {
@@ -352,7 +391,7 @@ class Messages {
         messages[i].received = earliest = std::min(earliest, messages[i].needed);
         if (messages[i].flow == reduction && messages[i].received != messages[i].needed)
           return unsupported(
-              fmt::format("schedule {}: a message overtakes the reduction of gradients", l_.plan->schedule));
+              fmt::format("schedule {}: a message overtakes what replicas send each other", l_.plan->schedule));
       }
       for (size_t begin = 0; begin < messages.size();) {
         size_t end = begin, own = begin;  // messages received at one slot; from `own` on they are all its own

@@ -127,16 +127,24 @@ Result<std::vector<BackwardTime>> backward_times(const Lowering& lowering, int s
   return times;
 }
 
-// Whether every weight that the stage updates has one gradient, and no other stage reads it.
-bool can_be_sharded(const Lowering& lowering, int stage) {
+// A weight that the stage updates and several nodes read, here or in other stages: its gradient has parts. None: each
+// has one gradient, so that all can be shared out.
+std::optional<ValueId> weight_in_parts(const Lowering& lowering, int stage) {
   const StepNodes& step = lowering.training->nodes;
   const std::vector<size_t>& sums = lowering.nodes.sums[at(stage)];
   const auto is_here = [&](size_t i) { return std::ranges::find(sums, i) != sums.end(); };
-  const auto reads = [&](const Tied& tied) { return std::ranges::find(tied.stages, stage) != tied.stages.end(); };
-  return std::ranges::none_of(lowering.tied, reads) &&
-         std::ranges::all_of(step.parts, [&](const std::vector<size_t>& parts) {
-           return parts.size() == 1 || std::ranges::none_of(parts, is_here);
-         });
+  const auto is_tied_here = [&](size_t i) {
+    return std::ranges::any_of(lowering.tied, [&](const Tied& tied) {
+      return std::ranges::find(tied.stages, stage) != tied.stages.end() &&
+             std::ranges::find(tied.parts, step.sums[i].state, &Tied::Part::sum) != tied.parts.end();
+    });
+  };
+  for (size_t t = 0; t < step.parts.size(); ++t) {
+    const std::vector<size_t>& parts = step.parts[t];
+    if (parts.size() > 1 && (std::ranges::any_of(parts, is_here) || std::ranges::any_of(parts, is_tied_here)))
+      return step.trained[t];
+  }
+  return std::nullopt;
 }
 
 }  // namespace
@@ -160,8 +168,15 @@ Status choose_reductions(Lowering& lowering) {
       completed.push_back({made_by(i), reduction.elements});
     }
     if (reduction.group.size() < 2 || reduction.elements == 0) continue;
-    reduction.sharded = lowering.zero > 0 && can_be_sharded(lowering, static_cast<int>(s));
+    const std::optional<ValueId> in_parts = weight_in_parts(lowering, static_cast<int>(s));
+    if (in_parts && lowering.zero > 2) {
+      return unsupported(
+          fmt::format("zero: {}: weight {} is read by several nodes, and replicas share those that one node reads",
+                      lowering.zero, graph.value(*in_parts).name));
+    }
+    reduction.sharded = lowering.zero > 0 && !in_parts;
     reduction.keeps_share = reduction.sharded && lowering.zero > 1;
+    reduction.keeps_weights = reduction.sharded && lowering.zero > 2;
     if (reduction.keeps_share) RETURN_IF_ERROR(check_shares(lowering, static_cast<int>(s)));
     std::vector<DeviceId> members;
     std::vector<HostId> hosts;

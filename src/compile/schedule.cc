@@ -241,7 +241,7 @@ Result<ScheduleInput> make_schedule_input(const Lowering& lowering, bool all_tim
   const bool needed =
       all_times || hosted > lowering.devices.size() || !schedule.ways_in.empty() || !schedule.ways_out.empty();
   ASSIGN_OR_RETURN(auto seconds, stage_seconds(lowering, needed));
-  if (training && lowering.zero > 1) wait_for_each_other(seconds);
+  if (lowering.zero > (training ? 1 : 2)) wait_for_each_other(seconds);
   for (const std::vector<PhaseSeconds>& stage : seconds) {
     std::vector<double>& forward = schedule.stage_seconds.emplace_back();
     for (const PhaseSeconds& replica : stage) forward.push_back(replica.forward);
@@ -294,9 +294,11 @@ Status schedule(Lowering& lowering, const SlotTable* table) {
   }
   RETURN_IF_ERROR(complete_table(lowering, std::move(made)));
   find_joint_stages(lowering);
-  if (lowering.training == nullptr) return ok_status();
-  if (lowering.exact) RETURN_IF_ERROR(check_sums(lowering));
-  return choose_reductions(lowering);
+  if (lowering.training != nullptr) {
+    if (lowering.exact) RETURN_IF_ERROR(check_sums(lowering));
+    RETURN_IF_ERROR(choose_reductions(lowering));
+  }
+  return choose_gathers(lowering);
 }
 
 }  // namespace nlsplit::inline compiler

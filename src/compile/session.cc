@@ -124,6 +124,24 @@ void check_states(std::span<const SessionPart> parts) {
   }
 }
 
+// Where replicas keep shares of weights: who has those that a Program trains. Error: others than in the Programs
+// before.
+Status add_holders(const SessionPart& part, const Program& program, Holders& holders) {
+  Holders here;
+  for (const ValueId weight : changed_weights(part.graph->training->nodes)) {
+    const std::string& name = part.graph->graph.value(weight).name;
+    for (size_t d = 0; d < program.devices.size(); ++d) {
+      const auto is_it = [&](const Buffer& buffer) { return buffer.kind == BufferKind::state && buffer.name == name; };
+      if (std::ranges::any_of(program.devices[d].buffers, is_it)) here[name].push_back(static_cast<int>(d));
+    }
+  }
+  for (const auto& [name, devices] : here) {
+    if (holders.try_emplace(name, devices).first->second != devices)
+      return unsupported(fmt::format("zero: 3: weight {} is kept by other replicas than in a Program before", name));
+  }
+  return ok_status();
+}
+
 // Who continues a sequence reads what was made of it and says how it goes on, so both are to be in one place.
 Result<size_t> chooser_of(std::span<const SessionPart> parts, const Session& session, bool inputs_on_first) {
   const auto has_states = [](const SessionPart& part) { return !part.graph->updates.empty(); };
@@ -148,15 +166,19 @@ Result<CompiledSession> compile_session(const std::string& name, std::span<const
   check_states(parts);
   CompiledSession result;
   result.session.name = name;
+  Holders holders;
   for (const SessionPart& part : parts) {
     CompileOptions own = options;
     own.table = nullptr;
+    own.holders = &holders;
     auto compiled = compile(*part.graph, part.plan, cluster, endpoints, costs, own);
     if (!compiled) {
       Error error = compiled.error();
       error.message = fmt::format("program {}: {}", part.name, error.message);
       return error;
     }
+    if (part.graph->training != nullptr && options.zero > 2)
+      RETURN_IF_ERROR(add_holders(part, compiled->program, holders));
     compiled->program.name = part.name;
     result.session.programs.push_back(std::move(compiled->program));
     std::ranges::move(compiled->slices, std::back_inserter(result.slices));

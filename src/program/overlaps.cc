@@ -1,7 +1,7 @@
 // Buffers that share bytes of an arena. A *generation* of a buffer's instance is one value it holds: from the write
 // that makes it to the last access before the next such write. Of two overlapping buffers, every generation of one must
-// be over (happens-before) when a generation of the other begins. Only a computation in place may read one and write
-// the other, if both have the same bytes.
+// be over (happens-before) when a generation of the other begins; but accesses to parts of them without a byte in
+// common need no order. Only a computation in place may read one and write the other, if both have the same bytes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -125,7 +125,7 @@ ArenaRange place(const Buffer& buffer, int instance) {
   const int64_t begin = buffer.offset + instance * buffer.stride();
   return {begin, begin + buffer.bytes.value()};
 }
-bool overlap(ArenaRange a, ArenaRange b) { return a.begin < b.end && b.begin < a.end; }
+bool meet(ArenaRange a, ArenaRange b) { return a.begin < b.end && b.begin < a.end; }
 
 class DeviceOverlaps {
  public:
@@ -156,7 +156,7 @@ class DeviceOverlaps {
       const Buffer &bx = device_.buffers[x], &by = device_.buffers[y];
       for (const Key& i : used_instances(x)) {
         for (const Key& j : used_instances(y)) {
-          if (overlap(place(bx, i.second), place(by, j.second))) RETURN_IF_ERROR(check_pair(i, j));
+          if (meet(place(bx, i.second), place(by, j.second))) RETURN_IF_ERROR(check_pair(i, j));
         }
       }
     }
@@ -319,6 +319,25 @@ class DeviceOverlaps {
     return (*everywhere_)(earlier, later);
   }
 
+  // From the first byte of a buffer's instance that an instance of the device touches to the last one, in the arena.
+  ArenaRange touched(uint32_t i, Key key) const {
+    const Instr& instr = instr_of(program_, deps_.instances[i]);
+    ArenaRange all{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+    const auto add = [&](const Operand& operand) {
+      if (!operand.buffer.valid() || device_.root(operand.buffer) != BufferId(key.first)) return;
+      const Buffer& root = device_.buffers[key.first];
+      const int64_t begin = root.offset + key.second * root.stride() +
+                            size_of(device_.buffer(operand.buffer).type.dtype, operand.whole() ? 0 : operand.begin);
+      all.begin = std::min(all.begin, begin);
+      all.end =
+          std::max(all.end, operand.whole() ? place(root, key.second).end : begin + bytes_of(device_, operand).value());
+    };
+    for (const Operand& operand : instr.reads) add(operand);
+    for (const Operand& operand : instr.writes) add(operand);
+    add(instr.workspace);
+    return all;
+  }
+
   Status check_pair(Key x, Key y) {
     const auto gx = generations_[x.first].find(x.second), gy = generations_[y.first].find(y.second);
     if (gx == generations_[x.first].end() || gy == generations_[y.first].end()) return ok_status();
@@ -335,7 +354,9 @@ class DeviceOverlaps {
         for (const uint32_t a : last->accesses) {
           for (const uint32_t b : next.accesses) {
             const Key held = last_is_x ? x : y, wanted = take_x ? x : y;
-            if (a == b ? !in_place(a, held, wanted) : !before(a, b)) return clash(held, a, wanted, b);
+            const bool apart =
+                a == b ? in_place(a, held, wanted) : before(a, b) || !meet(touched(a, held), touched(b, wanted));
+            if (!apart) return clash(held, a, wanted, b);
           }
         }
       }

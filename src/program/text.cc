@@ -37,6 +37,17 @@ void print_attrs(std::string& out, const Attrs& attrs) {
   if (!attrs.empty()) out += " " + to_string(attrs);
 }
 
+// Nothing where the operands are stored as these types.
+void print_types(std::string& out, const DeviceProgram& device, std::string_view word,
+                 std::span<const Operand> operands, std::span<const TensorType> types) {
+  const auto stored_as = [&](const Operand& operand, const TensorType& type) {
+    return operand.buffer.valid() && type_of(device, operand) == type;
+  };
+  if (std::ranges::equal(operands, types, stored_as)) return;
+  fmt::format_to(Out(out), " {}", word);
+  for (const TensorType& type : types) fmt::format_to(Out(out), " {}", to_string(type));
+}
+
 void print_compute(std::string& out, const Program& program, const DeviceProgram& device, const Instr& instr) {
   const ComputeDesc& desc = program.descs[static_cast<size_t>(instr.desc)];
   const std::span<const Operand> reads(instr.reads);
@@ -59,11 +70,8 @@ void print_compute(std::string& out, const Program& program, const DeviceProgram
     out += " workspace ";
     print_operand(out, device, instr.workspace);
   }
-  const bool as_stored = std::ranges::equal(instr.writes, desc.outputs, {},
-                                            [&](const Operand& operand) { return type_of(device, operand); });
-  if (as_stored) return;
-  fmt::format_to(Out(out), " {}", makes_word);
-  for (const TensorType& type : desc.outputs) fmt::format_to(Out(out), " {}", to_string(type));
+  print_types(out, device, takes_word, instr.reads, desc.inputs);
+  print_types(out, device, makes_word, instr.writes, desc.outputs);
 }
 
 void print_instr(std::string& out, const Program& program, const DeviceProgram& device, const Instr& instr) {

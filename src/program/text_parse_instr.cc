@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include "graph/attr_text.h"
 #include "kernels/signature.h"
@@ -203,8 +204,9 @@ Status InstrParser::compute(Instr& instr, std::string_view word) {
     if (!write.buffer.valid()) return in_.error("a result cannot be left out");
     desc.outputs.push_back(type_of(*device_, write));
   }
-  if (in_.accept(makes_word)) {
-    for (TensorType& type : desc.outputs) {
+  for (const auto& [word, types] : {std::pair{takes_word, &desc.inputs}, std::pair{makes_word, &desc.outputs}}) {
+    if (!in_.accept(word)) continue;
+    for (TensorType& type : *types) {
       ASSIGN_OR_RETURN(type, read_type(in_));
     }
   }

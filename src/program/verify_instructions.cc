@@ -29,7 +29,8 @@ bool share_bytes(const OperandBytes& a, const OperandBytes& b) {
   return a.root == b.root && a.begin < b.end && b.begin < a.end;
 }
 
-// A weight's gradient may lie in a buffer of all gradients of a stage: then it is a slice, flat but of the same size.
+// A weight's gradient may lie in a buffer of all gradients of a stage, and a weight in one of several weights: then it
+// is a slice, flat but of the same size.
 bool is_or_holds(const TensorType& given, const Operand& operand, const TensorType& wanted) {
   return given == wanted || (!operand.whole() && given.dtype == wanted.dtype && given.block == wanted.block &&
                              element_count(given.shape) == element_count(wanted.shape));
@@ -189,7 +190,8 @@ Status InstructionChecker::check_kernel(const DeviceProgram& device, const Instr
   for (size_t i = 0; i < instr.reads.size(); ++i) {
     const Operand& operand = instr.reads[i];
     if (!operand.buffer.valid()) return invalid_input(fmt::format("operand {} is left out", i));
-    if (type_of(device, operand) != desc.inputs[i]) return invalid_input(fmt::format("operand {} has another type", i));
+    if (!is_or_holds(type_of(device, operand), operand, desc.inputs[i]))
+      return invalid_input(fmt::format("operand {} has another type", i));
     const BufferId root = device.root(operand.buffer);
     const Buffer& buffer = device.buffer(root);
     const Bytes packed = packed_bytes_of(desc, i);

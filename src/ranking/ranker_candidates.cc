@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/cores.h"
+#include "base/sizes.h"
 #include "base/sort_large.h"
 #include "compile/split.h"
 #include "compile/split_training.h"
@@ -142,6 +143,20 @@ Status Ranker::search_all() {
   return ok_status();
 }
 
+namespace {
+
+// What search leaves stages out by, whose weights alone are more than a device has. Replicas that keep shares of them
+// (zero: 3) have room for more, all devices together at most: what a plan takes is known when it is lowered.
+Cluster cluster_to_search(const Scenario& scenario) {
+  Cluster cluster = scenario.cluster;
+  if (!scenario.training || scenario.zero < 3) return cluster;
+  const auto devices = static_cast<int64_t>(cluster.devices.size());
+  for (Device& device : cluster.devices) device.memory = bytes(saturating_product(device.memory.value(), devices));
+  return cluster;
+}
+
+}  // namespace
+
 Result<Ranker::Searched> Ranker::search(const PreparedModel& prepared) const {
   const HostId source = scenario_.endpoints.source, sink = scenario_.endpoints.sink;
   const Graph& graph = prepared.kernels.graph;
@@ -158,8 +173,9 @@ Result<Ranker::Searched> Ranker::search(const PreparedModel& prepared) const {
   const HostId results = scenario_.training ? source : sink;  // of training nothing goes to the sink
   std::optional<Graph> without_outputs;
   if (scenario_.training) without_outputs.emplace(graph).outputs.clear();
-  ASSIGN_OR_RETURN(searched.found, search_layers(without_outputs ? *without_outputs : graph, scenario_.cluster, source,
-                                                 results, searched.costs, options, seeds));
+  const Cluster cluster = cluster_to_search(scenario_);
+  ASSIGN_OR_RETURN(searched.found, search_layers(without_outputs ? *without_outputs : graph, cluster, source, results,
+                                                 searched.costs, options, seeds));
   if (interrupted() || !network_) return searched;
   searched.scorer = std::make_unique<PlanScorer>(graph, scenario_.cluster, *network_, source, results, searched.costs,
                                                  exact_multiples(prepared.kernels));

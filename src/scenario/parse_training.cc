@@ -198,7 +198,6 @@ Status parse_training(const Source& source, const Fields& workload, Scenario& sc
   if (const Yaml* zero = workload.find("zero")) {
     constexpr int64_t last_stage = 3;
     ASSIGN_OR_RETURN(const int64_t stage, read_integer(source, *zero, "zero", 0, last_stage));
-    if (stage == last_stage) return source.at(*zero, "zero: 3, shares of the weights, is not supported yet: 0, 1 or 2");
     scenario.zero = static_cast<int>(stage);
   }
   if (const Yaml* buckets = workload.find("all_reduce_buckets")) {

@@ -2,9 +2,12 @@
 // schedule, the copies and recomputation. Programs are run here on symbols, in their arenas: each element is a number,
 // a computation's result is a hash of all it read, sums are sums (so their order does not matter).
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "base/hash.h"
 #include "graph/builder.h"
@@ -305,10 +308,15 @@ TEST(TrainingValues, NoPolicyChangesUpdates) {
   }
 }
 
-// Replicas that keep shares of gradients: in one stage and in pipelines, in buckets as they save memory and in others.
-TEST(TrainingValues, SharesOfGradientsChangeNoUpdates) {
+// Replicas that keep shares of gradients, or also of weights: in one stage and in pipelines, in buckets as they save
+// memory and in others.
+class SharesOfReplicas : public ::testing::TestWithParam<std::tuple<int, bool>> {};
+INSTANTIATE_TEST_SUITE_P(Zero, SharesOfReplicas, ::testing::Combine(::testing::Values(2, 3), ::testing::Bool()));
+
+TEST_P(SharesOfReplicas, ChangeNoUpdates) {
+  const auto [zero, recompute] = GetParam();
   const Graph graph = tangled(false);
-  const TrainingOptions options{Optimizer::momentum, true};
+  const TrainingOptions options{Optimizer::momentum, recompute};
   const auto kernels = choose_kernels(graph, {Isa::v3}, {}, options).value();
   const std::vector<std::vector<std::vector<size_t>>> shapes = {{{0, 1}},
                                                                 {{0, 1, 2}},
@@ -320,6 +328,7 @@ TEST(TrainingValues, SharesOfGradientsChangeNoUpdates) {
   const Cluster cluster = devices(4);
   const auto algorithms = algorithms_of(CollectiveKind::all_reduce);
   std::map<std::string, int> compiled;  // by schedule
+  std::set<std::string> refusals;
   size_t turn = 0;
   for (const int per_replica : {1, 2, 3}) {
     for (const auto& shape : shapes) {
@@ -339,9 +348,10 @@ TEST(TrainingValues, SharesOfGradientsChangeNoUpdates) {
         const CollectiveAlgorithm algorithm = algorithms[turn % algorithms.size()];
         const std::optional<int> buckets = turn % 4 == 0 ? std::nullopt : std::optional(static_cast<int>(turn % 4));
         const auto program = compile_program(kernels, plan, cluster, {HostId(turn % 5), HostId(turn % 5)}, nullptr,
-                                             nullptr, algorithm, buckets, 2);
+                                             nullptr, algorithm, buckets, zero);
         if (!program.ok()) {
           EXPECT_EQ(program.error().kind, ErrorKind::unsupported) << program.error().message;
+          refusals.insert(program.error().message);
           continue;
         }
         const Status sound = verify(*program);
@@ -354,7 +364,8 @@ TEST(TrainingValues, SharesOfGradientsChangeNoUpdates) {
       }
     }
   }
-  for (const char* schedule : {"gpipe", "1f1b", "zb_h1"}) EXPECT_GE(compiled[schedule], 12) << schedule;
+  for (const char* schedule : {"gpipe", "1f1b", "zb_h1"})
+    EXPECT_GE(compiled[schedule], 12) << schedule << ": " << fmt::format("{}", fmt::join(refusals, "; "));
 }
 
 TEST(TrainingValues, CopiesOfAStageInAPipeline) {

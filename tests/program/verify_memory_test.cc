@@ -216,6 +216,18 @@ TEST(VerifySlices, AKernelsResultBeginsWhereABufferMay) {
   EXPECT_THAT(with("s[16:25]", "f32[2,4]"), HasSubstr("result 0 is f32[9], but Relu makes f32[2,4]"));
 }
 
+// Where a slice holds an operand, the text says its type.
+TEST(VerifySlices, AnOperandOfAnotherShapeHasAsManyElements) {
+  const std::string flat = "  buffer x f32[2,4] input\n  buffer s f32[64] scratch\n  buffer y f32[2,4] output\n";
+  const auto with = [&](const std::string& slice, const std::string& takes) {
+    return complaint(
+        text_of(flat, "    s[0:8] = copy(x)\n    y = Relu(" + slice + ") kernel unary_v2 takes " + takes + "\n"));
+  };
+  EXPECT_EQ(with("s[0:8]", "f32[2,4]"), "");
+  EXPECT_THAT(with("s[0:9]", "f32[2,4]"), HasSubstr("operand 0 has another type"));
+  EXPECT_THAT(with("s", "f32[2,4]"), HasSubstr("operand 0 has another type"));
+}
+
 TEST(VerifyTraining, OperandsFit) {
   const std::string trained =
       "  buffer x f32[2,4] input\n  buffer g f32[2,4] scratch\n  buffer l f32[4,2] scratch\n"

@@ -153,9 +153,6 @@ const BadScenario bad_scenarios[] = {
     {"ZeroOfNoStage", "inference", "training, zero: 4",
      "s.yaml:2:34: zero must be from 0 to 3, not 4"
        "\n  | workload: {mode: training, zero: 4, batch: 16, micro_batches: [1, 4]}"},
-    {"ZeroOfWeights", "inference", "training, zero: 3",
-     "s.yaml:2:34: zero: 3, shares of the weights, is not supported yet: 0, 1 or 2"
-       "\n  | workload: {mode: training, zero: 3, batch: 16, micro_batches: [1, 4]}"},
     {"NoBuckets", "inference", "training, all_reduce_buckets: 0",
      "s.yaml:2:48: all_reduce_buckets must be from 1 to 1024, not 0"
        "\n  | workload: {mode: training, all_reduce_buckets: 0, batch: 16, micro_batches: [1, 4]}"},

@@ -32,7 +32,8 @@ TEST(NativeCollectives, GiveTheUpdatesOfOneDevice) {
   const Scratch scratch;
   for (const int ranks : {2, 3, 4}) {
     for (const char* how : {"all_reduce: native", "all_reduce: native, all_reduce_buckets: 3",
-                            "all_reduce: native, all_reduce_buckets: 2, zero: 1", "all_reduce: native, zero: 2"}) {
+                            "all_reduce: native, all_reduce_buckets: 2, zero: 1", "all_reduce: native, zero: 2",
+                            "all_reduce: native, zero: 3"}) {
       SCOPED_TRACE(fmt::format("{} ranks, {}", ranks, how));
       const std::string scenario = scratch.write("s.yaml", replicas(ranks, how));
       const Outcome lowered = nlsim(fmt::format("lower {} --plan copies", scenario));

@@ -200,6 +200,39 @@ TEST_F(TrainCommand, ReplicasKeepSharesOfTheGradients) {
   EXPECT_THAT(uneven.err, HasSubstr("zero: 2 reduces the gradients of each micro-batch")) << "its own reason";
 }
 
+// The weights are shared too: evaluations, checkpoints and other plans know whole ones, and all bits are those of
+// stage 2.
+TEST_F(TrainCommand, ReplicasKeepSharesOfTheWeights) {
+  const auto use = [&](int micro_batches, int zero) {
+    scratch_.write("s.yaml", with(learning, "micro_batches: 3, optimizer: adam",
+                                  fmt::format("micro_batches: {}, optimizer: adam, zero: {}", micro_batches, zero)) +
+                                 "  three: [rest@m0+m1+m2]\n");
+  };
+  const std::string from = "--checkpoint " + (scratch_ / "c"), how = "--steps 12 --evaluate-every 5 " + validation_;
+  use(2, 0);
+  const json copies = train("copies", how);
+  use(2, 3);
+  const json shares = train("copies", how + " " + from);
+  EXPECT_EQ(shares.at("losses"), copies.at("losses"));
+  EXPECT_EQ(shares.at("evaluations"), copies.at("evaluations"));
+  const Outcome ranks = mpirun(2, arguments("copies", how));
+  ASSERT_EQ(ranks.code, 0) << ranks.err;
+  EXPECT_EQ(json::parse(ranks.out).at("losses"), copies.at("losses"));
+  EXPECT_EQ(json::parse(ranks.out).at("evaluations"), copies.at("evaluations"));
+  use(2, 0);
+  const json whole = train("copies", "--steps 20"), on_two = train("copies", "--steps 20 --resume " + from);
+  for (size_t i = 0; i < 8; ++i) EXPECT_EQ(on_two.at("losses")[i], whole.at("losses")[12 + i]) << i;
+  use(6, 2);
+  const json gradients = train("three", "--steps 8"), on_three = train("three", "--steps 20 --resume " + from);
+  use(6, 3);
+  EXPECT_EQ(train("three", "--steps 8").at("losses"), gradients.at("losses"));
+  EXPECT_EQ(train("three", "--steps 20 --resume " + from).at("losses"), on_three.at("losses"));
+  use(3, 3);
+  const Outcome uneven = nlbench(fmt::format("train {} --plan copies --transport threads --steps 1", scenario_));
+  EXPECT_EQ(uneven.code, 2);
+  EXPECT_THAT(uneven.err, HasSubstr("zero: 3 reduces the gradients of each micro-batch")) << "its own reason";
+}
+
 // Each replica adds the squares of its share. Where two replicas add two gradients there is one order of sums.
 TEST_F(TrainCommand, ClipsGradientsOfWhichReplicasKeepShares) {
   const auto use = [&](int zero) {
@@ -211,7 +244,7 @@ TEST_F(TrainCommand, ClipsGradientsOfWhichReplicasKeepShares) {
     use(0);
     const json whole = train(plan, "--steps 6");
     EXPECT_GT(whole.at("gradient_norms")[0].get<double>(), 0.5) << "clipped";
-    for (const int zero : {1, 2}) {
+    for (const int zero : {1, 2, 3}) {
       use(zero);
       const json shares = train(plan, "--steps 6");
       EXPECT_EQ(shares.at("gradient_norms"), whole.at("gradient_norms")) << plan << " " << zero;
