@@ -8,6 +8,8 @@
 
 #include "base/file.h"
 #include "base/interrupts.h"
+#include "program/saved.h"
+#include "program/verify.h"
 #include "validate/results.h"
 #include "validate/routes.h"
 #include "validate/statistics.h"
@@ -57,24 +59,26 @@ Result<Played> run_saved(const LaunchArguments& arguments, const std::string& fo
   return Played{quantile(run.makespans_s, 0.5), run.compute_s, run.messages_s};
 }
 
-Result<Overheads> measure_overheads(const LaunchArguments& arguments, const std::string& set, const BusyPair& pair) {
+Result<BusyFigures> measure_overheads(const LaunchArguments& arguments, const std::string& set, const BusyPair& pair) {
   constexpr int turns = 5;
   const std::string folder = set + "/" + pair.folder, trace = folder + ".json";
   std::array<std::vector<double>, 2> taken;
+  std::vector<double> chores_s;
   for (int turn = 0; turn < turns && !interrupted(); ++turn) {
     ASSIGN_OR_RETURN(const ChildEnd end,
                      launch(arguments, folder, {pair.a, pair.b}, {"--trace", trace, "--repeats", "3"}));
     if (end.code != 0) return launch_error(end, fmt::format("computing on {} and {}", pair.a, pair.b));
     ASSIGN_OR_RETURN(const std::string text, read_file(trace));
-    ASSIGN_OR_RETURN(const auto more, taken_by_messages(text, trace));
+    ASSIGN_OR_RETURN(const BusyTimes more, busy_times(text, trace));
     for (size_t device = 0; device < 2; ++device)
-      taken[device].insert(taken[device].end(), more[device].begin(), more[device].end());
+      taken[device].insert(taken[device].end(), more.taken[device].begin(), more.taken[device].end());
+    chores_s.push_back(more.chore_s);
   }
   // Below zero it is noise.
   const auto per_byte = [&](const std::vector<double>& differences) {
     return differences.empty() ? 0 : std::max(0.0, quantile(differences, 0.5)) / static_cast<double>(pair.bytes);
   };
-  return Overheads{per_byte(taken[0]), per_byte(taken[1])};
+  return BusyFigures{{per_byte(taken[0]), per_byte(taken[1])}, chores_s.empty() ? 0 : std::ranges::min(chores_s)};
 }
 
 Result<Seconds> measure_clear_to_send_delay(const LaunchArguments& arguments, const std::string& set,
@@ -92,13 +96,30 @@ Result<Seconds> measure_clear_to_send_delay(const LaunchArguments& arguments, co
   return seconds(std::max(0.0, waits));
 }
 
+namespace {
+
+// A slot of a saved busy pair then computes for so long, or for as long as it did.
+Status shorten(const std::string& folder, double slot_s, double chore_s) {
+  constexpr double most = 1e6;
+  if (chore_s <= 0) return ok_status();
+  ASSIGN_OR_RETURN(SavedProgram saved, load_program(folder));
+  saved.program = with_fewer_chores(std::move(saved.program), static_cast<int>(std::min(slot_s / chore_s, most)) + 1);
+  saved.unsplit = saved.program;
+  RETURN_IF_ERROR(verify(saved.program));
+  return save_program(folder, saved, {});
+}
+
+}  // namespace
+
 Result<double> measure_slowed(const LaunchArguments& arguments, const std::string& set, const MessageTest& test,
-                              const MessageCost& alone) {
+                              const MessageCost& alone, double chore_s) {
   constexpr int turns = 5, repeats = 1;
   const double alone_s = (alone.latency * test.messages + bytes(test.bytes) / alone.bandwidth).value();
+  const std::string folder = set + "/" + test.folder;
+  RETURN_IF_ERROR(shorten(folder, 2 * alone_s / test.messages, chore_s));
   std::vector<double> slowed;
   for (int turn = 0; turn < turns && !interrupted(); ++turn) {
-    ASSIGN_OR_RETURN(const Played played, run_saved(arguments, set + "/" + test.folder, {test.a, test.b}, repeats));
+    ASSIGN_OR_RETURN(const Played played, run_saved(arguments, folder, {test.a, test.b}, repeats));
     slowed.push_back(played.messages_s / alone_s - 1);
   }
   return std::max(0.0, quantile(slowed, 0.5));

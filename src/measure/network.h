@@ -30,7 +30,11 @@ Result<Played> run_saved(const LaunchArguments& arguments, const std::string& fo
 
 // What messages take from the computing of both ends: the median of differences, with and without, in turns. `slowed`
 // stays 0.
-Result<Overheads> measure_overheads(const LaunchArguments& arguments, const std::string& set, const BusyPair& pair);
+struct BusyFigures {
+  Overheads overheads;
+  double chore_s = 0;  // of one of the pair's computations, on the faster device
+};
+Result<BusyFigures> measure_overheads(const LaunchArguments& arguments, const std::string& set, const BusyPair& pair);
 
 // MeasuredRoute::clear_to_send_delay of messages from test.a to test.b: medians, with what comes the other way and
 // without.
@@ -38,7 +42,8 @@ Result<Seconds> measure_clear_to_send_delay(const LaunchArguments& arguments, co
                                             const ClearToSendTest& test);
 
 // Overheads::slowed: how much longer than `alone` large messages take while both ends compute. The median of some runs.
+// Both compute for as long as two messages take: so many computations of `chore_s`, or as many as the test has.
 Result<double> measure_slowed(const LaunchArguments& arguments, const std::string& set, const MessageTest& test,
-                              const MessageCost& alone);
+                              const MessageCost& alone, double chore_s);
 
 }  // namespace nlsplit::inline measure

@@ -132,7 +132,8 @@ class NetworkSet {
     RETURN_IF_ERROR(save(pair.folder, busy_pair(a, b, sender.level, receiver.level, options)));
     set_.pairs.push_back(std::move(pair));
 
-    // Large messages, as long as those that cross, within computing that takes longer.
+    // Large messages, as long as those that cross, within computing that takes longer. `nlbench network` takes fewer
+    // computations where they are slower.
     options.message_bytes = large_message(route);
     const double moves_s = static_cast<double>(options.message_bytes) / route.narrowest.value();
     options.slots = 6;

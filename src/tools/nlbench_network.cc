@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -119,13 +120,16 @@ class Measurement {
   }
 
   Status overheads(const BusyPair& pair) {
-    ASSIGN_OR_RETURN(way(pair.a, pair.b).overheads, measure_overheads(launch_, dir_, pair));
+    ASSIGN_OR_RETURN(const BusyFigures figures, measure_overheads(launch_, dir_, pair));
+    way(pair.a, pair.b).overheads = figures.overheads;
+    chores_s_[{pair.a, pair.b}] = figures.chore_s;
     return ok_status();
   }
 
   Status slowed(const MessageTest& test) {
     NamedRoute& way = this->way(test.a, test.b);
-    ASSIGN_OR_RETURN(way.overheads.slowed, measure_slowed(launch_, dir_, test, way.rendezvous));
+    ASSIGN_OR_RETURN(way.overheads.slowed,
+                     measure_slowed(launch_, dir_, test, way.rendezvous, chores_s_[{test.a, test.b}]));
     return ok_status();
   }
 
@@ -133,6 +137,7 @@ class Measurement {
   const NetworkTests& set_;
   const std::string& dir_;
   NetworkProfile profile_;
+  std::map<std::pair<std::string, std::string>, double> chores_s_;  // by hosts: BusyFigures::chore_s
 };
 
 // Before minutes are spent: does every pair have its ranks, and is one host at most this machine?

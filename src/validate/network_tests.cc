@@ -144,6 +144,11 @@ Instr unary(Program& program, Level level, Op op, BufferId from, BufferId to, in
   return instr;
 }
 
+bool is_chore(const ComputeDesc& desc) { return desc.op == Op::Erf; }
+bool is_chore(const Program& program, const Instr& instr) {
+  return instr.opcode == Opcode::compute && is_chore(program.descs[static_cast<size_t>(instr.desc)]);
+}
+
 void add_chores(std::vector<Instr>& instrs, Program& program, Level level, BufferId x, BufferId y, int chores) {
   for (int i = 0; i < chores; ++i)
     instrs.push_back(unary(program, level, Op::Erf, i % 2 == 0 ? x : y, i % 2 == 0 ? y : x, chore_floats));
@@ -189,6 +194,16 @@ Program busy_pair(const std::string& a, const std::string& b, Level level_a, Lev
     program.devices.push_back(std::move(device));
   }
   return program;
+}
+
+Program with_fewer_chores(Program busy, int chores) {
+  for (DeviceProgram& device : busy.devices) {
+    for (Segment& segment : device.segments) {
+      int left = chores;
+      std::erase_if(segment.instrs, [&](const Instr& instr) { return is_chore(busy, instr) && left-- <= 0; });
+    }
+  }
+  return busy;
 }
 
 Program crossing(const std::string& a, const std::string& b, int64_t message_bytes, Bytes eager_limit) {
@@ -257,13 +272,11 @@ Program answers(const std::string& a, const std::string& b, Level level_a, Level
 }
 
 Clocks busy_clock(const Program& busy, double slot_s) {
-  const auto is_chore = [&](int desc) { return busy.descs[static_cast<size_t>(desc)].op == Op::Erf; };
-  const auto chores = std::ranges::count_if(busy.devices[0].segments[0].instrs, [&](const Instr& instr) {
-    return instr.opcode == Opcode::compute && is_chore(instr.desc);
-  });
+  const auto chores = std::ranges::count_if(busy.devices[0].segments[0].instrs,
+                                            [&](const Instr& instr) { return is_chore(busy, instr); });
   std::vector<double> seconds;
-  for (size_t d = 0; d < busy.descs.size(); ++d)
-    seconds.push_back(is_chore(static_cast<int>(d)) ? slot_s / static_cast<double>(chores) : 0);
+  for (const ComputeDesc& desc : busy.descs)
+    seconds.push_back(is_chore(desc) ? slot_s / static_cast<double>(chores) : 0);
   return Clocks(busy.devices.size(), seconds);
 }
 

@@ -33,6 +33,8 @@ struct BusyPairOptions {
 };
 Program busy_pair(const std::string& a, const std::string& b, Level level_a, Level level_b,
                   const BusyPairOptions& options);
+// The same with at most so many in each slot.
+Program with_fewer_chores(Program busy, int chores);
 // A clock by which each of its slots computes so long, whatever the machine.
 Clocks busy_clock(const Program& busy, double slot_s);
 

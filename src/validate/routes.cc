@@ -60,7 +60,7 @@ Result<std::vector<double>> send_times(const std::string& chrome_trace, const st
   return times;
 }
 
-Result<std::array<std::vector<double>, 2>> taken_by_messages(const std::string& chrome_trace, const std::string& file) {
+Result<BusyTimes> busy_times(const std::string& chrome_trace, const std::string& file) {
   std::array<std::map<int, std::map<double, double>>, 2> computed;  // [device][slot][start]: duration
   try {
     const json trace = json::parse(chrome_trace);
@@ -76,21 +76,25 @@ Result<std::array<std::vector<double>, 2>> taken_by_messages(const std::string& 
   } catch (const std::out_of_range&) {
     return invalid_input(fmt::format("{}: it has more than two devices", file));
   }
-  std::array<std::vector<double>, 2> taken;
+  BusyTimes times;
   for (const size_t device : {0, 1}) {
     // No message passes during the sender's first slot and after the receiver's last.
     const int last = computed[device].empty() ? 0 : computed[device].rbegin()->first;
+    std::vector<double> durations;
     for (const auto& [slot, chores] : computed[device]) {
+      for (const auto& [start, duration] : chores) durations.push_back(duration);
       if (slot == (device == 0 ? 0 : last)) continue;
       double difference = 0;
       size_t place = 0;
       for (const auto& [start, duration] : chores)
         difference += (place++ < chores.size() / 2) == (device == 0) ? duration : -duration;
-      taken[device].push_back(difference);
+      times.taken[device].push_back(difference);
     }
-    if (taken[device].empty()) return failed(fmt::format("{} has no computations of device {}", file, device));
+    if (times.taken[device].empty()) return failed(fmt::format("{} has no computations of device {}", file, device));
+    const double median = quantile(durations, 0.5);
+    times.chore_s = device == 0 ? median : std::min(times.chore_s, median);
   }
-  return taken;
+  return times;
 }
 
 Result<RouteFit> fit_route(const std::vector<RouteSample>& samples, Bytes eager_limit) {

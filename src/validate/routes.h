@@ -27,9 +27,14 @@ Result<std::vector<RouteSample>> samples_of(const PingPongTest& test, const std:
 // Of `answers`, from its trace: seconds of each of `here`'s messages until its last byte had left.
 Result<std::vector<double>> send_times(const std::string& chrome_trace, const std::string& file);
 
-// Of a busy pair with `quiet_too`, from its trace: by how many seconds each device's computing was longer, slot by
-// slot, while a message passed. First the sender's slots, then the receiver's.
-Result<std::array<std::vector<double>, 2>> taken_by_messages(const std::string& chrome_trace, const std::string& file);
+// Of a busy pair with `quiet_too`, from its trace.
+struct BusyTimes {
+  // By how many seconds each device's computing was longer, slot by slot, while a message passed. First the sender's
+  // slots, then the receiver's.
+  std::array<std::vector<double>, 2> taken;
+  double chore_s = 0;  // the median of a computation, of the device that is faster
+};
+Result<BusyTimes> busy_times(const std::string& chrome_trace, const std::string& file);
 
 // Through the median of each size, by least squares of the relative errors; a line each up to the limit and above it.
 // With no size above it the one line is that of both. Error: too few sizes, or times that do not grow with the size.

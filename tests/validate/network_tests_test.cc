@@ -6,6 +6,7 @@
 
 #include "exec/run_threads.h"
 #include "program/dependencies.h"
+#include "program/text.h"
 #include "program/verify.h"
 
 namespace nlsplit {
@@ -80,6 +81,15 @@ TEST(BusyPair, ComputesAsMuchInQuiet) {
                                     }),
               80);
   }
+}
+
+TEST(BusyPair, MayBeShortened) {
+  BusyPairOptions options{100000, bytes(65480)};
+  options.slots = 2, options.chores = 40;
+  const Program program = busy_pair("a", "b", Isa::v2, Isa::v2, options);
+  options.chores = 7;
+  EXPECT_EQ(to_string(with_fewer_chores(program, 7)), to_string(busy_pair("a", "b", Isa::v2, Isa::v2, options)));
+  EXPECT_EQ(to_string(with_fewer_chores(program, 50)), to_string(program));
 }
 
 TEST(BusyPair, ItsClockIsShared) {

@@ -106,14 +106,15 @@ TEST(Ways, WhatMessagesTakeIsTheDifferenceOfTheHalves) {
     add(1, slot, begin, 20, "Erf");
     add(1, slot, begin + 100, 23, "Erf");
   }
-  const auto taken = taken_by_messages("{\"traceEvents\": [" + events + "]}", "t.json");
-  ASSERT_TRUE(taken.ok()) << taken.error().to_string();
-  ASSERT_EQ((*taken)[0].size(), 1u) << "not the first slot";
-  ASSERT_EQ((*taken)[1].size(), 1u) << "not the last slot";
-  EXPECT_NEAR((*taken)[0][0], 4e-6, 1e-15);
-  EXPECT_NEAR((*taken)[1][0], 3e-6, 1e-15);
-  EXPECT_FALSE(taken_by_messages(R"({"traceEvents": []})", "t.json").ok());
-  EXPECT_FALSE(taken_by_messages("[", "t.json").ok());
+  const auto times = busy_times("{\"traceEvents\": [" + events + "]}", "t.json");
+  ASSERT_TRUE(times.ok()) << times.error().to_string();
+  ASSERT_EQ(times->taken[0].size(), 1u) << "not the first slot";
+  ASSERT_EQ(times->taken[1].size(), 1u) << "not the last slot";
+  EXPECT_NEAR(times->taken[0][0], 4e-6, 1e-15);
+  EXPECT_NEAR(times->taken[1][0], 3e-6, 1e-15);
+  EXPECT_NEAR(times->chore_s, 12e-6, 1e-15) << "of the faster one";
+  EXPECT_FALSE(busy_times(R"({"traceEvents": []})", "t.json").ok());
+  EXPECT_FALSE(busy_times("[", "t.json").ok());
 }
 
 }  // namespace
