@@ -47,6 +47,22 @@ std::span<const Gathers::Group> groups_of(const Lowering& lowering, int stage, P
   return found == groups.end() ? std::span<const Gathers::Group>() : found->second;
 }
 
+std::optional<size_t> gathers_with(const Lowering& lowering, int device, int stage, int micro_batch) {
+  const std::vector<std::vector<ScheduledSlot>>& table = lowering.table.devices;
+  if (at(device) >= table.size() || groups_of(lowering, stage, Phase::forward).empty()) return std::nullopt;
+  const auto is_forward = [&](const ScheduledSlot& slot) {
+    return slot.stage == stage && slot.phase == Phase::forward;
+  };
+  const std::vector<ScheduledSlot>& other = table[at(lowering.device_of(stage, micro_batch))];
+  const auto taken = std::ranges::find(other, ScheduledSlot{stage, Phase::forward, micro_batch});
+  auto left = std::count_if(other.begin(), taken, is_forward);
+  const std::vector<ScheduledSlot>& own = table[at(device)];
+  for (size_t i = 0; i < own.size(); ++i) {
+    if (is_forward(own[i]) && left-- == 0) return i;
+  }
+  return std::nullopt;
+}
+
 int64_t gathered_elements(const Lowering& lowering, int device) {
   int64_t most = 0;
   for (size_t s = 0; s < lowering.gathers.size(); ++s) {
@@ -150,7 +166,7 @@ class Broadcasts {
     const auto [known, is_new] = known_.try_emplace({kept.device, elements});
     if (!is_new) return known->second;
     Collective collective{CollectiveKind::broadcast, CollectiveAlgorithm::ring, group_, {elements}};
-    std::ranges::rotate(collective.group, std::ranges::find(collective.group, kept.device));
+    std::rotate(collective.group.begin(), std::ranges::find(collective.group, kept.device), collective.group.end());
     std::vector<HostId> hosts;
     for (const int device : collective.group) hosts.push_back(l_.cluster->device(l_.devices[at(device)]).host);
     ASSIGN_OR_RETURN(collective.algorithm, algorithm_of(collective, hosts));

@@ -17,6 +17,10 @@ inline constexpr size_t groups_at_once = 2;
 // Of a stage's phase, in their order; none: it gathers nothing.
 std::span<const Gathers::Group> groups_of(const Lowering& lowering, int stage, Phase phase);
 
+// The slot of a device in the table in which it gathers weights together with the replica that takes a micro-batch
+// through the stage forward: the slots of all replicas that have the same number do. None: it is no such replica.
+std::optional<size_t> gathers_with(const Lowering& lowering, int device, int stage, int micro_batch);
+
 // Elements of a device's buffer.
 int64_t gathered_elements(const Lowering& lowering, int device);
 

@@ -115,27 +115,15 @@ class Slots {
     return i;
   }
 
-  static bool alike(const ScheduledSlot& slot, int stage) {
-    return slot.stage == stage && slot.phase == Phase::forward;
-  }
   // Where replicas gather weights in each slot the sink may be one of them. Then it collects behind its own slot that
   // gathers with the one that made the result: its messages come before the result.
   Between behind_gathers(Between slot) const {
-    const std::vector<ScheduledSlot>& own = of_device(l_.sink);
     for (const Flow& flow : l_.flows) {
-      if (flow.consumers.back() != l_.stages() || groups_of(l_, flow.producer, Phase::forward).empty()) continue;
-      const std::vector<ScheduledSlot>& of_maker = of_device(l_.device_of(flow.producer, slot.micro_batch));
-      size_t left = 1;  // that gather together, up to the one that makes the result
-      for (const ScheduledSlot& other : of_maker) {
-        if (!alike(other, flow.producer)) continue;
-        if (other.micro_batch == slot.micro_batch) break;
-        ++left;
-      }
-      for (size_t i = 0; i < own.size() && left > 0; ++i) {
-        if (!alike(own[i], flow.producer) || --left > 0) continue;
-        slot.before = std::max(slot.before, i + 1);
-        slot.when = std::max(slot.when, played_.ends[at(l_.sink)][i]);
-      }
+      if (flow.consumers.back() != l_.stages()) continue;
+      const std::optional<size_t> own = gathers_with(l_, l_.sink, flow.producer, slot.micro_batch);
+      if (!own) continue;
+      slot.before = std::max(slot.before, *own + 1);
+      slot.when = std::max(slot.when, played_.ends[at(l_.sink)][*own]);
     }
     return slot;
   }
