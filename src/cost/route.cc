@@ -171,6 +171,22 @@ Result<Route> route_within(const Cluster& cluster, HostId host) {
                                    here.name, here.name, here.name));
 }
 
+Error not_connected(const Cluster& cluster, HostId from, HostId to) {
+  return invalid_input(fmt::format("no links connect host '{}' with host '{}'", cluster.hosts[from.index()].name,
+                                   cluster.hosts[to.index()].name));
+}
+
+// Where there are no links but the fabric's. Of a large fabric search asks for all pairs of hosts.
+Result<Route> route_of_fabric(const Cluster& cluster, HostId from, HostId to) {
+  const int a = cluster.hosts[from.index()].number, b = cluster.hosts[to.index()].number;
+  if (std::holds_alternative<std::monostate>(cluster.fabric) || a < 0 || b < 0) return not_connected(cluster, from, to);
+  Route route;
+  for (const Hop& hop : fabric_route(cluster.fabric, static_cast<size_t>(a), static_cast<size_t>(b)))
+    append_hop(route, cluster, hop);
+  if (route.hops.empty()) return not_connected(cluster, from, to);
+  return with_costs(cluster, std::move(route));
+}
+
 }  // namespace
 
 Result<Route> find_path(const Cluster& cluster, HostId from, HostId to) {
@@ -179,6 +195,7 @@ Result<Route> find_path(const Cluster& cluster, HostId from, HostId to) {
   if (from == to) return route_within(cluster, from);
 
   const std::vector<uint32_t> links = links_that_matter(cluster, from, to);
+  if (links.empty()) return route_of_fabric(cluster, from, to);
   const std::vector<Distance> to_end = distances_to(cluster, links, to);
   Route route;
   if (!std::holds_alternative<std::monostate>(cluster.fabric)) {
@@ -195,10 +212,7 @@ Result<Route> find_path(const Cluster& cluster, HostId from, HostId to) {
       return with_costs(cluster, std::move(route));
     }
   }
-  if (to_end[from.index()].hops == unreached) {
-    return invalid_input(fmt::format("no links connect host '{}' with host '{}'", cluster.hosts[from.index()].name,
-                                     cluster.hosts[to.index()].name));
-  }
+  if (to_end[from.index()].hops == unreached) return not_connected(cluster, from, to);
   append_way(route, cluster, links, to_end, from);
   return with_costs(cluster, std::move(route));
 }

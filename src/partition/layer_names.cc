@@ -10,9 +10,11 @@ namespace {
 
 bool is_separator(char c) { return c == '.' || c == '/'; }
 
+// Names of many layers begin alike: what differs is looked at first.
 bool is_or_below(std::string_view name, std::string_view scope) {
-  if (!name.starts_with(scope)) return false;
-  return name.size() == scope.size() || is_separator(name[scope.size()]);
+  const size_t size = scope.size();
+  if (name.size() < size || (name.size() > size && !is_separator(name[size]))) return false;
+  return size == 0 || (name[size - 1] == scope.back() && name.starts_with(scope));
 }
 
 // "conv1", "layer2.0" and "layer2" of "layer2.0": the scopes a name is in, longest first, without itself.

@@ -90,6 +90,12 @@ bool within_limits(const std::vector<Stage>& stages, const SearchOptions& option
 Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, HostId source, HostId sink,
                                    const SearchCosts& costs, const SearchOptions& options,
                                    const std::vector<std::vector<Stage>>& seeds) {
+  return search_layers(graph, cluster, make_network(cluster, source, sink), source, sink, costs, options, seeds);
+}
+
+Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, const Network& network, HostId source,
+                                   HostId sink, const SearchCosts& costs, const SearchOptions& options,
+                                   const std::vector<std::vector<Stage>>& seeds) {
   const SearchMethod* method = find_search_method(options.method);
   if (method == nullptr) return unknown_method(options.method);
   CHECK(costs.node_seconds.size() == cluster.devices.size() && !graph.nodes.empty(),
@@ -113,7 +119,6 @@ Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, H
   });
   std::vector<DeviceId> in_order = by_speed;
   std::sort(in_order.begin(), in_order.end());
-  const Network network = make_network(cluster, source, sink);
   PlanScorer scorer(graph, cluster, network, source, sink, costs);
 
   std::set<std::vector<DeviceId>> whole;  // one-stage plans there are already

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cost/cost_table.h"
+#include "partition/network.h"
 #include "partition/plan.h"
 
 namespace nlsplit::inline partition {
@@ -87,6 +88,10 @@ bool within_limits(const std::vector<Stage>& stages, const SearchOptions& option
 // plans of `seeds` that are within the limits are always in the answer, unless two of their devices that exchange data
 // cannot talk to each other.
 // Errors: no such method; exhaustive, and the space is too large (says how large).
+// network: make_network(cluster, source, sink); who searches for several micro-batch counts makes it once.
+Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, const Network& network, HostId source,
+                                   HostId sink, const SearchCosts& costs, const SearchOptions& options,
+                                   const std::vector<std::vector<Stage>>& seeds = {});
 Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, HostId source, HostId sink,
                                    const SearchCosts& costs, const SearchOptions& options,
                                    const std::vector<std::vector<Stage>>& seeds = {});

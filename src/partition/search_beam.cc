@@ -1,6 +1,8 @@
 #include "partition/search_beam.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 #include <limits>
 #include <map>
 
@@ -11,6 +13,7 @@ namespace {
 
 constexpr size_t most_expansions = 4'000'000;  // of partial plans, all layers together: what a search may cost
 constexpr size_t least_width = 64;
+constexpr double rounding = 1e-9;  // sums of seconds may be off by this part
 constexpr size_t most_alike = 16;  // partial plans kept that have the same devices, last stage and cut
 
 struct Partial {
@@ -41,11 +44,16 @@ class Beam {
       const auto known = std::ranges::find_if(
           speeds_, [&](size_t first) { return in_.costs->node_seconds[in_.groups->device(first).index()] == mine; });
       speed_of_.push_back(static_cast<size_t>(known - speeds_.begin()));
+      if (known == speeds_.end()) devices_.push_back(0);
+      devices_[speed_of_.back()] |= DeviceSet{1} << i;
       if (known != speeds_.end()) continue;
       speeds_.push_back(i);
       std::vector<double>& rates = rates_.emplace_back();
-      for (const size_t cut : in_.cuts)
+      std::vector<double>& before = before_.emplace_back(1, 0);
+      for (const size_t cut : in_.cuts) {
         rates.push_back(1 / in_.scorer->seconds(in_.groups->device(i), cut, in_.cuts.back()));
+        before.push_back(in_.scorer->seconds(in_.groups->device(i), 0, cut));
+      }
     }
   }
 
@@ -89,19 +97,19 @@ class Beam {
       now.last = group;
       const double bottleneck = std::max(from.bottleneck, bytes * in.load);
       const double fill = from.fill + in.latency + bytes * in.per_byte;
-      const std::vector<double>* rest = may_continue ? &rest_rates(now.used) : nullptr;
-      const size_t end = in_.cuts.size();
+      const std::vector<double>* rest = may_continue ? &rest_seconds(now.used) : nullptr;
+      const size_t end = in_.cuts.size(), start = layer == 0 ? 0 : from.cut + 1;
       const double memory = least_memory(members(group));
-      for (size_t c = layer == 0 ? 0 : from.cut + 1; c < end; ++c) {
+      for (size_t c = start; c < end; ++c) {
         const bool last = c + 1 == end;
-        if (!last && (!may_continue || (*rest)[c] == 0)) {
+        if (!last && (!may_continue || std::isinf((*rest)[c]))) {
           c = end - 2;  // no devices left: straight to the end
           continue;
         }
         // A device has a stage's weights at least, so that longer ones do not fit either.
         if (in_.weight_bytes[in_.cuts[c]] - in_.weight_bytes[begin] > memory) break;
         double first = 0;
-        const double seconds = stage_seconds(devices, begin, in_.cuts[c], first);
+        const double seconds = stage_seconds(devices, start, c + 1, first);
         now.cut = c;
         now.bottleneck = std::max(bottleneck, seconds);
         now.fill = fill + first;
@@ -116,8 +124,13 @@ class Beam {
           complete_.push_back({layer, now});
           if (complete_.size() >= 4 * in_.wanted + 1000) keep_best_complete();
         } else {
-          now.score = micro_batches_ * std::max(now.bottleneck, 1 / (*rest)[c]) + now.fill;
-          if (now.score > std::min(limit_ + now.bottleneck, front_limit_)) continue;
+          now.score = micro_batches_ * std::max(now.bottleneck, (*rest)[c]) + now.fill;
+          const double most = std::min(limit_ + now.bottleneck, front_limit_);
+          if (now.score > most) {
+            // Longer stages are no better, whatever is left for others.
+            if (micro_batches_ * now.bottleneck + now.fill > most * (1 + rounding)) c = end - 2;
+            continue;
+          }
           now.tie = tie();
           next.push_back(now);
           if (next.size() >= 4 * most_alike * width_) keep_front(next);
@@ -169,7 +182,7 @@ class Beam {
 
   // Devices of a group that are as fast as each other.
   struct Part {
-    DeviceId device;
+    size_t speed = 0;  // into speeds_
     double count = 0;
   };
   const std::vector<Part>& parts(DeviceSet set) {
@@ -178,35 +191,38 @@ class Beam {
     std::vector<double> counts(speeds_.size(), 0);
     for (size_t i = 0; i < in_.groups->size(); ++i) counts[speed_of_[i]] += static_cast<double>(set >> i & 1);
     for (size_t s = 0; s < speeds_.size(); ++s) {
-      if (counts[s] > 0) at->second.push_back({in_.groups->device(speeds_[s]), counts[s]});
+      if (counts[s] > 0) at->second.push_back({s, counts[s]});
     }
     return at->second;
   }
 
+  // Of what is between two places of `before_`.
   double stage_seconds(const std::vector<Part>& group, size_t begin, size_t end, double& first) const {
-    first = in_.scorer->seconds(group[0].device, begin, end);
+    const auto seconds_of = [&](const Part& part) { return before_[part.speed][end] - before_[part.speed][begin]; };
+    first = seconds_of(group[0]);
     if (group.size() == 1) return first / group[0].count;
     double rate = 0;
     for (const Part& part : group) {
-      const double seconds = in_.scorer->seconds(part.device, begin, end);
+      const double seconds = seconds_of(part);
       first = std::min(first, seconds);
       rate += part.count / seconds;  // no time at all: infinitely fast, which is right
     }
     return 1 / rate;
   }
 
-  // [cut]: micro-batches per second that the devices not in `used` could do of what is behind the cut, work split as
-  // one likes.
-  const std::vector<double>& rest_rates(DeviceSet used) {
-    const auto [at, added] = rest_rates_.try_emplace(used);
+  // [cut]: seconds of a micro-batch that the devices not in `used` take for what is behind the cut, work split as one
+  // likes; infinite if there are none.
+  const std::vector<double>& rest_seconds(DeviceSet used) {
+    free_.assign(speeds_.size(), 0);
+    for (size_t s = 0; s < speeds_.size(); ++s) free_[s] = std::popcount(devices_[s] & ~used);
+    const auto [at, added] = rest_seconds_.try_emplace(free_);
     if (!added) return at->second;
-    std::vector<double> free(speeds_.size(), 0);
-    for (size_t i = 0; i < in_.groups->size(); ++i) free[speed_of_[i]] += (used >> i & 1) == 0 ? 1 : 0;
     at->second.assign(in_.cuts.size(), 0);
     for (size_t s = 0; s < speeds_.size(); ++s) {
-      if (free[s] == 0) continue;
-      for (size_t c = 0; c < in_.cuts.size(); ++c) at->second[c] += free[s] * rates_[s][c];
+      if (free_[s] == 0) continue;
+      for (size_t c = 0; c < in_.cuts.size(); ++c) at->second[c] += free_[s] * rates_[s][c];
     }
+    for (double& rate : at->second) rate = 1 / rate;
     return at->second;
   }
 
@@ -280,9 +296,12 @@ class Beam {
   size_t width_ = 0;        // partial plans that are kept of each number of stages
   double front_limit_ = 0;  // score beyond which a partial plan of this number of stages is not kept
   double limit_ = std::numeric_limits<double>::infinity();  // score beyond which nothing is wanted
-  std::vector<size_t> speed_of_, speeds_;   // [device of the groups]: index into speeds_; the first device of each
-  std::vector<std::vector<double>> rates_;  // [speed][cut]: 1 / seconds of what is behind the cut
-  std::map<DeviceSet, std::vector<double>> rest_rates_;
+  std::vector<size_t> speed_of_, speeds_;    // [device of the groups]: index into speeds_; the first device of each
+  std::vector<std::vector<double>> rates_;   // [speed][cut]: 1 / seconds of what is behind the cut
+  std::vector<std::vector<double>> before_;  // [speed][1 + cut]: seconds of what is before the cut; 0: the beginning
+  std::vector<DeviceSet> devices_;           // [speed]
+  std::vector<int> free_;                    // [speed]: how many are not in use; of the last rest_seconds()
+  std::map<std::vector<int>, std::vector<double>> rest_seconds_;  // by free_
   std::map<DeviceSet, std::vector<Part>> parts_;
   std::map<DeviceSet, std::vector<DeviceId>> members_;
   std::map<std::pair<DeviceSet, DeviceSet>, Transfer> transfers_;

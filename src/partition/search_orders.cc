@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -36,9 +37,16 @@ bool less(const Value& a, const Value& b, Aim aim) {
   return aim == Aim::fill ? a.share < b.share : a.fill < b.fill;
 }
 
+// Devices of a kind among the replicas of one stage.
+struct GroupPart {
+  DeviceId kind;
+  double count = 1;
+  const double* before = nullptr;  // Orders::seconds_before
+};
+
 // Replicas of one stage: how many of each kind of device.
 struct Group {
-  std::vector<std::pair<DeviceId, double>> kinds;  // kind, count
+  std::vector<GroupPart> kinds;
   double count = 0;
   double more_rounds = 0;  // micro-batches of the busiest beyond its first, where all are of one kind
   double memory = never;   // bytes, of the device that has least
@@ -53,6 +61,12 @@ class Orders {
         cuts_(coarse_cuts(space.cuts, find_repeats(*space.graph), space.costs->cut_bytes, most_coarse_cuts)),
         kind_of_(device_kinds(space.costs->node_seconds)) {
     replicas_ = replica_counts();
+    for (size_t cut = 0; cut <= cuts_.size(); ++cut) weights_before_.push_back(in_.weight_bytes[node_at(cut)]);
+    for (const DeviceId device : in_.devices) {
+      std::vector<double>& before = seconds_before_[kind_of_[device.index()]];
+      for (size_t cut = before.size(); cut <= cuts_.size(); ++cut)
+        before.push_back(in_.scorer->seconds(device, 0, node_at(cut)));
+    }
   }
 
   std::vector<std::vector<Stage>> run() {
@@ -97,11 +111,11 @@ class Orders {
     Group group;
     for (const DeviceId device : devices) {
       const DeviceId kind = kind_of_[device.index()];
-      const auto known = std::ranges::find(group.kinds, kind, &std::pair<DeviceId, double>::first);
+      const auto known = std::ranges::find(group.kinds, kind, &GroupPart::kind);
       if (known == group.kinds.end())
-        group.kinds.emplace_back(kind, 1);
+        group.kinds.push_back({kind, 1, seconds_before_.at(kind).data()});
       else
-        ++known->second;
+        ++known->count;
       group.memory = std::min(group.memory, static_cast<double>(in_.cluster->device(device).memory.value()));
     }
     group.count = static_cast<double>(devices.size());
@@ -116,18 +130,27 @@ class Orders {
     double more = 0;   // seconds of a batch beyond it
   };
 
-  Time stage_time(const Group& group, size_t begin, size_t end) const {
+  // seconds: of a stage on a part of its group.
+  template <class Seconds>
+  Time time_of(const Group& group, const Seconds& seconds) const {
     if (group.kinds.size() == 1) {
-      const double first = in_.scorer->seconds(group.kinds[0].first, begin, end);
+      const double first = seconds(group.kinds[0]);
       return {first, first * group.more_rounds};
     }
     double rate = 0, first = never;
-    for (const auto& [kind, count] : group.kinds) {
-      const double seconds = in_.scorer->seconds(kind, begin, end);
-      first = std::min(first, seconds);
-      rate += count / seconds;  // no time at all: infinitely fast, which is right
+    for (const GroupPart& part : group.kinds) {
+      first = std::min(first, seconds(part));
+      rate += part.count / seconds(part);  // no time at all: infinitely fast, which is right
     }
     return {first, std::max(0.0, micro_batches_ / rate - first)};
+  }
+
+  Time stage_time(const Group& group, size_t begin, size_t end) const {
+    return time_of(group, [&](const GroupPart& part) { return in_.scorer->seconds(part.kind, begin, end); });
+  }
+  // Between two of node_at's.
+  Time time_between(const Group& group, size_t before, size_t cut) const {
+    return time_of(group, [&](const GroupPart& part) { return part.before[cut] - part.before[before]; });
   }
 
   // pairs: how many of them share the messages of a batch.
@@ -143,16 +166,19 @@ class Orders {
     return from == to ? Time{} : transfer_time(from, to, bytes, 1);
   }
 
-  double weights(size_t begin, size_t end) const { return in_.weight_bytes[end] - in_.weight_bytes[begin]; }
+  // A stage of nodes [begin, end) on a group.
+  struct Piece {
+    size_t begin, end;
+    Time time;
+    double share;  // of its memory that the fullest device's weights take
+    bool too_long(double most) const { return time.more > most || share > 1; }
+  };
 
-  // What there is when a stage of nodes [begin, end) on `group` follows `before`; none if it is busier than `most`, or
-  // no better than `best`. from: the last host of the stage before, and its replicas; invalid: the source.
-  std::optional<Value> with_stage(const Value& before, HostId from, double from_count, const Group& group, size_t begin,
-                                  size_t end, double most, const Value& best, Aim aim, bool& too_long) const {
-    const Time time = stage_time(group, begin, end);
-    const double share = weights(begin, end) / group.memory;
-    too_long = time.more > most || share > 1;
-    if (too_long) return std::nullopt;
+  // What there is when a stage follows `before`; none if its messages are busier than `most`, or it is no better than
+  // `best`. from: the last host of the stage before, and its replicas; invalid: the source.
+  std::optional<Value> with_stage(const Value& before, HostId from, double from_count, const Group& group,
+                                  const Piece& piece, double most, const Value& best, Aim aim) const {
+    const auto [begin, end, time, share] = piece;
     // Most are worse even if their messages took no time.
     if (!less({before.fill + time.first, std::max(before.share, share)}, best, aim)) return std::nullopt;
     const Time in =
@@ -167,6 +193,11 @@ class Orders {
     }
     if (!less(value, best, aim)) return std::nullopt;
     return value;
+  }
+
+  Piece piece_of(const Group& group, size_t begin, size_t end) const {
+    const double weights = in_.weight_bytes[end] - in_.weight_bytes[begin];
+    return {begin, end, stage_time(group, begin, end), weights / group.memory};
   }
 
   size_t node_at(size_t cut) const { return cut == 0 ? 0 : cuts_[cut - 1]; }
@@ -186,18 +217,13 @@ class Orders {
             {order.begin() + static_cast<std::ptrdiff_t>(m - r), order.begin() + static_cast<std::ptrdiff_t>(m)});
         for (size_t cut = 1; cut < ends; ++cut) {
           for (size_t before = cut; before-- > 0;) {
+            const double share = (weights_before_[cut] - weights_before_[before]) / group.memory;
+            const Piece piece{node_at(before), node_at(cut), time_between(group, before, cut), share};
+            if (piece.too_long(most)) break;  // so are all that are longer
             const Cell& from = table[m - r][before];
-            bool too_long = false;
-            if (from.value.fill == never) {
-              // Nothing gets there yet; but longer stages may be too long already.
-              const Time time = stage_time(group, node_at(before), node_at(cut));
-              if (time.more > most) break;
-              continue;
-            }
+            if (from.value.fill == never) continue;  // nothing gets there yet
             const HostId host = before == 0 ? HostId() : in_.cluster->device(order[from.end - 1]).host;
-            const auto value = with_stage(from.value, host, from.replicas, group, node_at(before), node_at(cut), most,
-                                          row[cut].value, aim, too_long);
-            if (too_long) break;
+            const auto value = with_stage(from.value, host, from.replicas, group, piece, most, row[cut].value, aim);
             if (!value) continue;
             row[cut] = {*value, static_cast<uint32_t>(m - r), static_cast<uint32_t>(before), static_cast<uint32_t>(r),
                         static_cast<uint32_t>(m)};
@@ -295,10 +321,10 @@ class Orders {
           for (size_t b = 0; b < begins.size(); ++b) {
             const Value before = s == 0 ? Value{0, 0} : best[s - 1][b];
             if (begins[b] >= ends[s][e] || before.fill == never) continue;
-            bool too_long = false;
-            const auto value =
-                with_stage(before, s == 0 ? HostId() : groups[s - 1].last, s == 0 ? 1 : groups[s - 1].count, groups[s],
-                           begins[b], ends[s][e], most, best[s][e], aim, too_long);
+            const Piece piece = piece_of(groups[s], begins[b], ends[s][e]);
+            if (piece.too_long(most)) continue;
+            const auto value = with_stage(before, s == 0 ? HostId() : groups[s - 1].last,
+                                          s == 0 ? 1 : groups[s - 1].count, groups[s], piece, most, best[s][e], aim);
             if (!value) continue;
             best[s][e] = *value;
             from[s][e] = b;
@@ -345,9 +371,11 @@ class Orders {
 
   const SearchSpace& in_;
   int micro_batches_;
-  std::vector<size_t> cuts_;       // those of the tables
-  std::vector<DeviceId> kind_of_;  // device_kinds
-  std::vector<size_t> replicas_;   // counts to try
+  std::vector<size_t> cuts_;                                // those of the tables
+  std::vector<DeviceId> kind_of_;                           // device_kinds
+  std::vector<size_t> replicas_;                            // counts to try
+  std::vector<double> weights_before_;                      // [cut of node_at]: bytes
+  std::map<DeviceId, std::vector<double>> seconds_before_;  // by kind: [cut of node_at]
   std::set<std::vector<Stage>, bool (*)(const std::vector<Stage>&, const std::vector<Stage>&)> found_{
       [](const std::vector<Stage>& a, const std::vector<Stage>& b) {
         return std::ranges::lexicographical_compare(a, b, [](const Stage& x, const Stage& y) {

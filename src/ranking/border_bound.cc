@@ -1,6 +1,8 @@
 #include "ranking/border_bound.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <boost/graph/adjacency_list.hpp>
 #include <boost/graph/boykov_kolmogorov_max_flow.hpp>
 #include <cmath>
@@ -8,6 +10,7 @@
 #include <map>
 #include <set>
 
+#include "base/cores.h"
 #include "ranking/weighted_devices.h"
 
 namespace nlsplit::inline ranking {
@@ -239,22 +242,30 @@ class Weighing {
 
 }  // namespace
 
-double border_bound(const BorderProblem& problem, const Border& border, double enough) {
+double border_bound(const BorderProblem& problem, const Border& border, double enough, size_t cores) {
   const std::vector<WeightedKind> kinds = weighted_kinds(problem.seconds, border.inside);
   const auto on_side = [&](bool inside) { return std::ranges::count(kinds, inside, &WeightedKind::inside) > 0; };
   const std::vector<double> fair = fair_weights(kinds);
-  Cut cut(problem, border);
-  if (fair.empty() || !on_side(true) || !on_side(false) || cut.end_seconds() <= 0) return 0;
+  if (fair.empty() || !on_side(true) || !on_side(false)) return 0;
   // Where links are slow, devices beyond them are worth little: beginning with that saves most of the rounds.
-  double best = 0;
-  for (const double worth : {1.0, 0.1, 0.001}) {
-    std::vector<double> weights = fair;
-    for (size_t k = 0; k < kinds.size(); ++k) weights[k] *= kinds[k].inside ? 1 : worth;
-    // To send what comes in and goes out then costs as much as to compute all of it on a device of the host.
-    best = std::max(best, Weighing(problem, border, kinds, cut).best(weights, 1 / cut.end_seconds(), enough));
-    if (best >= enough) break;
-  }
-  return best;
+  constexpr std::array<double, 3> worths = {1.0, 0.1, 0.001};
+  std::array<double, worths.size()> found{};
+  std::atomic<size_t> last = worths.size() - 1;  // the first that is enough, or the last of all
+  on_all_cores(
+      worths.size(),
+      [&](size_t i) {
+        if (i > last) return;
+        Cut cut(problem, border);
+        if (cut.end_seconds() <= 0) return;
+        std::vector<double> weights = fair;
+        for (size_t k = 0; k < kinds.size(); ++k) weights[k] *= kinds[k].inside ? 1 : worths[i];
+        // To send what comes in and goes out then costs as much as to compute all of it on a device of the host.
+        found[i] = Weighing(problem, border, kinds, cut).best(weights, 1 / cut.end_seconds(), enough);
+        for (size_t known = last; found[i] >= enough && i < known && !last.compare_exchange_weak(known, i);) {
+        }
+      },
+      cores);
+  return *std::max_element(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(last) + 1);
 }
 
 }  // namespace nlsplit::inline ranking

@@ -37,6 +37,6 @@ struct BorderProblem {
 };
 
 // Seconds. `enough`: no larger one is looked for.
-double border_bound(const BorderProblem& problem, const Border& border, double enough);
+double border_bound(const BorderProblem& problem, const Border& border, double enough, size_t cores = 1);
 
 }  // namespace nlsplit::inline ranking

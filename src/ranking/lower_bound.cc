@@ -51,8 +51,8 @@ Result<Work> work_of(const PreparedModel& prepared, const Cluster& cluster, cons
 
 // Because of the links at the host where inputs are, or where outputs are wanted.
 double links_bound(const PreparedModel& prepared, const Cluster& cluster, const Work& work,
-                   std::vector<std::vector<double>> batch, const Endpoints& ends, size_t most_devices,
-                   double enough_s) {
+                   std::vector<std::vector<double>> batch, const Endpoints& ends, size_t most_devices, double enough_s,
+                   size_t cores) {
   BorderProblem problem;
   problem.graph = work.graph;
   problem.seconds = std::move(batch);
@@ -78,7 +78,7 @@ double links_bound(const PreparedModel& prepared, const Cluster& cluster, const 
   }
   double best = 0;
   for (const HostId host : std::set<HostId>{ends.source, ends.sink}) {
-    best = std::max(best, border_bound(problem, border_of(cluster, host, ends.source, ends.sink), enough_s));
+    best = std::max(best, border_bound(problem, border_of(cluster, host, ends.source, ends.sink), enough_s, cores));
   }
   return best;
 }
@@ -114,7 +114,7 @@ double load_bound(const std::vector<std::vector<double>>& seconds_of, size_t mos
 }
 
 Result<LowerBound> lower_bound(const PreparedModel& prepared, const Cluster& cluster, const CostTable& costs,
-                               const Endpoints& ends, size_t most_devices, bool inside, double enough_s) {
+                               const Endpoints& ends, size_t most_devices, bool inside, double enough_s, size_t cores) {
   ASSIGN_OR_RETURN(const Work work, work_of(prepared, cluster, costs));
   const size_t nodes = work.graph->nodes.size();
   // [value]: when it can be there at the earliest.
@@ -139,7 +139,8 @@ Result<LowerBound> lower_bound(const PreparedModel& prepared, const Cluster& clu
   bound.latency_s = path * (1 - rounding);
   double makespan = std::max(path, load_bound(batch, most_devices));
   if (!inside && makespan < enough_s)
-    makespan = std::max(makespan, links_bound(prepared, cluster, work, std::move(batch), ends, most_devices, enough_s));
+    makespan =
+        std::max(makespan, links_bound(prepared, cluster, work, std::move(batch), ends, most_devices, enough_s, cores));
   bound.makespan_s = makespan * (1 - rounding);
   return bound;
 }

@@ -28,7 +28,8 @@ struct LowerBound {
 // node. Sound then only where pieces take together no less than the whole, which rooflines see to and measurements need
 // not. enough_s: a larger makespan is not looked for. Error: a missing cost.
 Result<LowerBound> lower_bound(const PreparedModel& prepared, const Cluster& cluster, const CostTable& costs,
-                               const Endpoints& ends, size_t most_devices, bool inside, double enough_s);
+                               const Endpoints& ends, size_t most_devices, bool inside, double enough_s,
+                               size_t cores = 1);
 
 // The load bound alone: seconds_of[device][node] of one micro-batch, as described above. For tests.
 double load_bound(const std::vector<std::vector<double>>& seconds_of, size_t most_devices);

@@ -109,6 +109,7 @@ class Ranker {
   void see_whether_layers_may_be_split();
   Status search_all();
   Result<Searched> search(const PreparedModel& prepared) const;
+  HostId results() const;              // where they go: of training nothing goes to the sink
   void add_found(Searched& searched);  // and takes its plans
   void set_node_shares(const SearchCosts& costs);
 
@@ -228,7 +229,7 @@ class Ranker {
   std::optional<SearchCosts> first_costs_;            // of the fewest micro-batches; of inference
   std::vector<size_t> class_of_;                      // interchangeable_devices, by these costs
   bool inside_ = false;                               // search splits stages inside their layers
-  std::optional<Network> network_;                    // where layers may be split
+  std::optional<Network> network_;                    // of what search looks at
   std::vector<std::unique_ptr<PlanScorer>> scorers_;  // there, one for each micro-batch count
   std::vector<PreparedModel> prepared_;
   std::map<int, GenerationModels> generations_;  // by micro-batches

@@ -108,8 +108,7 @@ void Ranker::see_whether_layers_may_be_split() {
 Status Ranker::search_all() {
   ranking_.proved = true;
   const std::vector<int>& counts = scenario_.micro_batches;
-  if (inside_ || prompts_matter())
-    network_ = make_network(scenario_.cluster, scenario_.endpoints.source, scenario_.endpoints.sink);
+  network_ = make_network(scenario_.cluster, scenario_.endpoints.source, results());
   std::vector<std::optional<Result<Searched>>> results(counts.size());
   std::mutex mutex;  // of progress
   size_t done = 0;
@@ -157,8 +156,10 @@ Cluster cluster_to_search(const Scenario& scenario) {
 
 }  // namespace
 
+HostId Ranker::results() const { return scenario_.training ? scenario_.endpoints.source : scenario_.endpoints.sink; }
+
 Result<Ranker::Searched> Ranker::search(const PreparedModel& prepared) const {
-  const HostId source = scenario_.endpoints.source, sink = scenario_.endpoints.sink;
+  const HostId source = scenario_.endpoints.source;
   const Graph& graph = prepared.kernels.graph;
   SearchOptions options = scenario_.search;
   options.interrupted = options_.interrupted;
@@ -170,14 +171,13 @@ Result<Ranker::Searched> Ranker::search(const PreparedModel& prepared) const {
     searched.rules.push_back(baseline.stages(graph, scenario_.cluster, searched.costs));
     if (!searched.rules.back().empty()) seeds.push_back(searched.rules.back());
   }
-  const HostId results = scenario_.training ? source : sink;  // of training nothing goes to the sink
   std::optional<Graph> without_outputs;
   if (scenario_.training) without_outputs.emplace(graph).outputs.clear();
   const Cluster cluster = cluster_to_search(scenario_);
-  ASSIGN_OR_RETURN(searched.found, search_layers(without_outputs ? *without_outputs : graph, cluster, source, results,
-                                                 searched.costs, options, seeds));
-  if (interrupted() || !network_) return searched;
-  searched.scorer = std::make_unique<PlanScorer>(graph, scenario_.cluster, *network_, source, results, searched.costs,
+  ASSIGN_OR_RETURN(searched.found, search_layers(without_outputs ? *without_outputs : graph, cluster, *network_, source,
+                                                 results(), searched.costs, options, seeds));
+  if (interrupted() || !(inside_ || prompts_matter())) return searched;
+  searched.scorer = std::make_unique<PlanScorer>(graph, scenario_.cluster, *network_, source, results(), searched.costs,
                                                  exact_multiples(prepared.kernels));
   const size_t most = std::max(
       least_split_candidates, scenario_.search.max_candidates / split_candidates_part / scenario_.micro_batches.size());

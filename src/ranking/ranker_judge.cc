@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "base/cores.h"
 #include "base/random.h"
@@ -151,7 +153,7 @@ Status Ranker::find_bound() {
       prepared_.size(),
       [&](size_t i) {
         bounds[i] = lower_bound(prepared_[i], scenario_.cluster, costs_, scenario_.endpoints,
-                                scenario_.search.max_devices, inside, enough_s);
+                                scenario_.search.max_devices, inside, enough_s, workers());
       },
       workers());
   for (std::optional<Result<LowerBound>>& found : bounds) {
@@ -188,12 +190,15 @@ void Ranker::count_cost(DeviceId device, const ComputeDesc& desc, SeenCosts& see
 
 // Of a plan that splits layers: no other has its shards.
 void Ranker::count_costs_of(const Program& program, SeenCosts& seen) const {
+  std::set<std::pair<DeviceId, int>> counted;  // with a device's costs, a computation
   for (const DeviceProgram& device : program.devices) {
     const DeviceId id = scenario_.cluster.find_device(device.name);
     if (device.kind == DeviceKind::host || !id.valid()) continue;
+    const DeviceId first = first_with_costs_of(id, scenario_.cluster, costs_);
     for (const Segment& segment : device.segments) {
       for (const Instr& instr : segment.instrs) {
-        if (instr.opcode == Opcode::compute) count_cost(id, program.descs[static_cast<size_t>(instr.desc)], seen);
+        if (instr.opcode != Opcode::compute || !counted.emplace(first, instr.desc).second) continue;
+        count_cost(id, program.descs[static_cast<size_t>(instr.desc)], seen);
       }
     }
   }

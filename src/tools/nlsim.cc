@@ -4,6 +4,11 @@
 #include "tools/commands.h"
 #include "tools/exit.h"
 
+// jemalloc's settings, where it is linked. A ranking fills hundreds of megabytes: in huge pages it has few faults, and
+// the children that simulate are forked with few pages to copy.
+extern "C" const char* malloc_conf;
+const char* malloc_conf = "thp:always";
+
 int main(int argc, char** argv) {
   using namespace nlsplit;
   begin_program();

@@ -60,6 +60,7 @@ void expect_same_on_any_number(const Model& model, const std::string& search) {
   for (const size_t workers : {2u, 7u}) {
     const Ranking many = ranked(model, workers, search);
     EXPECT_EQ(many.considered, one.considered);
+    EXPECT_EQ(many.bound, one.bound);
     EXPECT_EQ(many.split_inside, one.split_inside);
     ASSERT_EQ(many.judged.size(), one.judged.size());
     for (size_t i = 0; i < one.judged.size(); ++i) {

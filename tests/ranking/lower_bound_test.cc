@@ -104,6 +104,36 @@ sink: a
   std::printf("%zu plans, the closest is %.4f times the bound\n", timed, closest);
 }
 
+// Slow links, so that the bound of links is the larger one; and wherever it stops to look for a larger one.
+TEST(LowerBound, IsTheSameOnSeveralCores) {
+  const Scenario scenario = parse_scenario(R"(model: zoo:simple_cnn
+workload: {batch: 64, micro_batches: [16]}
+devices:
+  A: {host: a, memory: 1GiB, costs: {roofline: {compute: 2GFLOPS, memory: 10GBps}}}
+  B: {host: b, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}
+links:
+  - {between: [a, b], bandwidth: 20Mbps, latency: 1us}
+source: a
+sink: a
+)",
+                                           "cores.yaml")
+                                .value();
+  const Model model = load_model(scenario).value();
+  const PreparedModel prepared = prepare_model(scenario, model.graph, 16).value();
+  const CostTable costs = cost_table(scenario, model.graph.name);
+  const auto bound = [&](double enough, size_t cores) {
+    return lower_bound(prepared, scenario.cluster, costs, scenario.endpoints, 0, false, enough, cores)
+        .value()
+        .makespan_s;
+  };
+  const double without = bound(0, 1), all = bound(std::numeric_limits<double>::infinity(), 1);
+  EXPECT_GT(all, 1.01 * without);
+  for (const double part : {0.0, 0.2, 0.5, 0.9, 0.99, 2.0}) {
+    const double enough = without + part * (all - without);
+    for (const size_t cores : {2u, 3u, 7u}) EXPECT_EQ(bound(enough, cores), bound(enough, 1)) << part << " " << cores;
+  }
+}
+
 // Small cases whose plans are all looked at: the best of them does not beat the bound, nor does any that is drawn.
 // NLSPLIT_BOUND_CASES: how many; NLSPLIT_BOUND_FIRST: from which on.
 TEST(LowerBound, TheBestOfAllPlansDoesNotBeatIt) {
