@@ -161,21 +161,21 @@ std::vector<double> Scorer::step_bytes(const std::vector<Stage>& stages, const s
 }
 
 std::vector<Scorer::Needed> Scorer::needed_at(const std::vector<Stage>& stages) const {
-  const auto stage_of = [&](size_t node) {
-    const auto at = std::upper_bound(stages.begin(), stages.end(), node,
-                                     [](size_t n, const Stage& stage) { return n < stage.end; });
-    return static_cast<size_t>(at - stages.begin());
-  };
+  std::vector<size_t> stage_of(prefix_.front().size() - 1, stages.size());  // [node]
+  for (size_t s = 0; s < stages.size(); ++s) {
+    std::fill(stage_of.begin() + static_cast<std::ptrdiff_t>(stages[s].begin),
+              stage_of.begin() + static_cast<std::ptrdiff_t>(stages[s].end), s);
+  }
   const auto is_split = [&](size_t place) { return place > 0 && place <= stages.size() && stages[place - 1].split; };
   std::vector<Needed> needed;
   for (const Crossing& crossing : crossings_) {
-    const size_t from = crossing.made < 0 ? 0 : stage_of(static_cast<size_t>(crossing.made)) + 1;
+    const size_t from = crossing.made < 0 ? 0 : stage_of[static_cast<size_t>(crossing.made)] + 1;
     const auto add = [&](size_t to) {
       needed.push_back({is_split(from) || is_split(to) ? crossing.part_bytes : crossing.bytes, from, to});
     };
     size_t last = from;
     for (const size_t n : crossing.read) {
-      const size_t to = stage_of(n) + 1;
+      const size_t to = stage_of[n] + 1;
       if (to <= last) continue;
       add(to);
       last = to;

@@ -115,8 +115,9 @@ Status Ranker::search_all() {
   progress("searching", done, counts.size());
   on_all_cores(
       counts.size(),
-      [&](size_t i) {
-        if (i > 0 && interrupted()) return;
+      [&](size_t k) {
+        if (k > 0 && interrupted()) return;
+        const size_t i = counts.size() - 1 - k;  // many micro-batches take longest: no core is left with them alone
         results[i] = search(nlsplit::prepared_for(prepared_, counts[i]));
         if (results[i]->ok() && prompts_matter()) results[i] = with_prompts(*std::move(*results[i]));
         const std::lock_guard lock(mutex);

@@ -3,6 +3,8 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <limits>
+#include <mutex>
 #include <numeric>
 #include <set>
 #include <utility>
@@ -144,16 +146,27 @@ Status Ranker::find_bound() {
   const bool inside =
       inside_ || std::ranges::any_of(ranking_.judged, [](const RankedPlan& p) { return has_splits(p.plan); });
   if (ranking_.judged.empty() || (inside && ranking_.measured_costs + ranking_.predicted_costs > 0)) return ok_status();
-  // Nearer to the best plan there is nothing to say.
-  constexpr double near = 0.995;
-  double enough_s = std::numeric_limits<double>::infinity();
+  // Nearer to the best plan there is nothing to say; nor is there of a count that is beyond another's bound, or of
+  // makespans where latencies are wanted.
+  constexpr double near = 0.995, beyond = 1 + 1e-6;
+  double enough_s = goal_.objective == Objective::latency ? 0 : std::numeric_limits<double>::infinity();
   for (const RankedPlan& plan : ranking_.judged) enough_s = std::min(enough_s, near * plan.estimate.makespan_s);
+  std::mutex mutex;  // of enough_s
   std::vector<std::optional<Result<LowerBound>>> bounds(prepared_.size());
   on_all_cores(
       prepared_.size(),
-      [&](size_t i) {
+      [&](size_t k) {
+        const size_t i = prepared_.size() - 1 - k;  // the bound of many micro-batches is mostly the least
+        double enough = 0;
+        {
+          const std::lock_guard lock(mutex);
+          enough = enough_s;
+        }
         bounds[i] = lower_bound(prepared_[i], scenario_.cluster, costs_, scenario_.endpoints,
-                                scenario_.search.max_devices, inside, enough_s, workers());
+                                scenario_.search.max_devices, inside, enough, workers());
+        if (goal_.objective != Objective::throughput || !bounds[i]->ok()) return;
+        const std::lock_guard lock(mutex);
+        enough_s = std::min(enough_s, bounds[i]->value().makespan_s * beyond);
       },
       workers());
   for (std::optional<Result<LowerBound>>& found : bounds) {
