@@ -147,7 +147,7 @@ TEST(Worker, TakesTurnsInPlansThatAreValidated) {
   const Outcome outcome = nlbench(
       fmt::format("validate {} -o {} --top 8 --also 6 --rounds 2 --duration 10ms{}", scenario, scratch / "v", workers));
   ASSERT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_THAT(outcome.out, HasSubstr("14 of 14 plans measured"));
+  EXPECT_THAT(outcome.out, HasSubstr("15 of 15 plans measured"));
   EXPECT_EQ(nlbench(fmt::format("validate {} -o {}{}", scenario, scratch / "w", " --transport grpc")).code, 2);
   const Outcome one =
       nlbench(fmt::format("validate {} -o {} --transport grpc --workers b={}", scenario, scratch / "w", b.address()));
