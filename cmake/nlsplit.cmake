@@ -27,11 +27,8 @@ function(nlsplit_grouped target)
 endfunction()
 
 # What reads options and files and writes reports is compiled for a short build: at -O3 its JSON and its option parsers take as long as the
-# rest. Instrumented, it takes a third less to compile at -O0 than at -O1.
+# rest.
 set(NLS_COLD_OPTIONS $<$<CONFIG:Release>:-O1>)
-if(CMAKE_CXX_FLAGS MATCHES "sanitize=")
-  list(APPEND NLS_COLD_OPTIONS -O0)
-endif()
 
 # nlsplit_library(NAME [COLD] [FOLDERS folders…] [DEPS other modules…] [LIBS foreign libraries…]): all *.cc of this folder and of FOLDERS below
 # it, not of other folders.
