@@ -63,7 +63,7 @@ Judge judge_of(const Scenario& scenario, const Goal& goal) {
   CHECK(false, "unknown objective");
 }
 
-// Those of the confidence set; the best ones; the scenario's own; then those drawn at random, in the order of their
+// Those of the confidence set; then the best ones, the scenario's own and those drawn at random, in the order of their
 // predictions. And the best of one device.
 Result<Choice> rank_and_choose(Loaded& loaded, const ValidationSetArguments& arguments, RankOptions options) {
   options.samples = arguments.also + arguments.top;  // some will be among the best
