@@ -29,6 +29,11 @@ int64_t large_message(const Route& route) {
 // to five times as long with less.
 constexpr double chore_s = 5e-6;
 
+// Of a ping-pong between devices whose computing is emulated: what both compute between two messages, and how long it
+// takes by their clocks. A clock only adds to what kernels take, so they are few.
+constexpr int emulated_chores = 8;
+constexpr double stage_s = 1e-3;
+
 class NetworkSet {
  public:
   NetworkSet(const Loaded& loaded, std::string dir, Bytes eager_limit)
@@ -48,7 +53,7 @@ class NetworkSet {
     for (size_t a = 0; a < ends.size(); ++a) {
       for (size_t b = a; b < ends.size(); ++b) {
         if (ends[a] == 0 || ends[b] == 0 || (a == b && ends[a] < 2)) continue;
-        RETURN_IF_ERROR(add_ping_pong(name(a), name(b)));
+        RETURN_IF_ERROR(add_ping_pong(a, b));
         if (a == b) continue;
         RETURN_IF_ERROR(add_crossing(a, b));
         for (const auto& [from, to] : {std::pair{a, b}, {b, a}}) {
@@ -71,16 +76,23 @@ class NetworkSet {
     return found == cluster_.devices.end() ? nullptr : &*found;
   }
 
-  Status save(const std::string& folder, const Program& program) const {
+  Status save(const std::string& folder, const Program& program, const Clocks& clocks = {}) const {
     RETURN_IF_ERROR(verify(program));
-    return save_program(dir_ + "/" + folder, {program, program, false, {}, {}}, loaded_.model.weights);
+    return save_program(dir_ + "/" + folder, {program, program, false, {}, clocks}, loaded_.model.weights);
   }
 
-  Status add_ping_pong(const std::string& a, const std::string& b) {
-    PingPong test = ping_pong(a, b, set_.eager_limit);
+  Status add_ping_pong(size_t a, size_t b) {
+    const Device *ping = device_on(a), *pong = device_on(b);
+    PingPongOptions options{.eager_limit = set_.eager_limit};
+    if (ping != nullptr) options.level_a = ping->level;
+    if (pong != nullptr) options.level_b = pong->level;
+    // Stages that are emulated sleep, and whoever sleeps wakes later than who computes.
+    const bool emulated = ping != nullptr && pong != nullptr && ping->slowdown > 0 && pong->slowdown > 0;
+    if (emulated) options.chores = emulated_chores;
+    PingPong test = ping_pong(name(a), name(b), options);
     const std::string folder = fmt::format("g{}", set_.tests.size() + 1);
-    set_.tests.push_back({folder, a, b, std::move(test.sizes)});
-    return save(folder, test.program);
+    set_.tests.push_back({folder, name(a), name(b), std::move(test.sizes)});
+    return save(folder, test.program, emulated ? busy_clock(test.program, stage_s) : Clocks());
   }
 
   Status add_crossing(size_t a, size_t b) {

@@ -31,7 +31,7 @@ std::vector<int64_t> sizes_for(Bytes eager_limit) {
 }
 
 // Small messages are quick and vary most.
-int repeats_of(int64_t size) { return size <= 65536 ? 10 : 4; }
+int repeats_of(int64_t size) { return size <= 65536 ? 30 : 4; }
 
 // A buffer of floats behind the others of its device.
 Buffer made(DeviceProgram& device, const std::string& name, int64_t floats, BufferKind kind, int instances) {
@@ -64,58 +64,14 @@ Instr recv_instr(BufferId buffer, int64_t floats, int peer, int tag) {
   return instr;
 }
 
-// Each side copies a little of what came into what it sends next. So each message waits for the one before, and passes
-// from the thread that computes to the one that sends and back, as in a plan. Receives are posted before their messages
-// are sent.
-Segment rally(int64_t floats, bool is_ping) {
+Instr copy_instr(BufferId from, BufferId to) {
   constexpr int64_t few = 16;
-  const BufferId out(0), in(1);
-  const int peer = is_ping ? 1 : 0;
-  const Instr send = send_instr(out, floats, peer, 0), recv = recv_instr(in, floats, peer, 0);
-  Instr copy;
-  copy.opcode = Opcode::copy;
-  copy.reads = {{in, 0, few}};
-  copy.writes = {{out, 0, few}};
-  Segment segment;
-  segment.name = fmt::format("s{}", floats * float_bytes);
-  segment.stage = is_ping ? 0 : 1;
-  segment.instrs = is_ping ? std::vector{send, recv, copy} : std::vector{recv, copy, send};
-  return segment;
+  Instr instr;
+  instr.opcode = Opcode::copy;
+  instr.reads = {{from, 0, few}};
+  instr.writes = {{to, 0, few}};
+  return instr;
 }
-
-}  // namespace
-
-PingPong ping_pong(const std::string& a, const std::string& b, Bytes eager_limit) {
-  PingPong result;
-  Program& program = result.program;
-  program.name = fmt::format("ping-pong [{}, {}]", a, b);
-  program.eager_limit = eager_limit;
-  const std::vector<int64_t> sizes = sizes_for(eager_limit);
-  for (const bool is_ping : {true, false}) {
-    DeviceProgram device;
-    device.name = is_ping ? "ping" : "pong";
-    device.host = is_ping ? a : b;
-    for (const char* name : {"out", "in"})
-      device.buffers.push_back(made(device, name, sizes.back() / float_bytes, BufferKind::comm, 1));
-    device.memory = device.arena;
-    for (const int64_t size : sizes) device.segments.push_back(rally(size / float_bytes, is_ping));
-    int number = 0;
-    for (size_t s = 0; s < sizes.size(); ++s) {
-      for (int repeat = 0; repeat < repeats_of(sizes[s]); ++repeat, ++number) {
-        Slot slot;
-        slot.segment = static_cast<int>(s);
-        slot.micro_batch = number;
-        device.order.push_back(slot);
-        if (is_ping) result.sizes.push_back(sizes[s]);
-      }
-    }
-    program.batch = program.micro_batches = number;
-    program.devices.push_back(std::move(device));
-  }
-  return result;
-}
-
-namespace {
 
 // A computation that lives in a second-level cache: its time is the processor's alone. Long enough that what an
 // instruction costs beside its kernel does not count.
@@ -154,7 +110,60 @@ void add_chores(std::vector<Instr>& instrs, Program& program, Level level, Buffe
     instrs.push_back(unary(program, level, Op::Erf, i % 2 == 0 ? x : y, i % 2 == 0 ? y : x, chore_floats));
 }
 
+// Each side copies a little of what came in, computes, and copies a little of that into what it sends next. So each
+// message waits for the one before, and passes from the thread that computes to the one that sends and back, as in a
+// plan. Receives are posted before their messages are sent.
+Segment rally(Program& program, const DeviceProgram& device, int64_t floats, bool is_ping, int chores) {
+  const BufferId out(0), in(1), x(2), y(3);
+  const int peer = is_ping ? 1 : 0;
+  const Instr send = send_instr(out, floats, peer, 0), recv = recv_instr(in, floats, peer, 0);
+  std::vector<Instr> computing = {copy_instr(in, x)};
+  add_chores(computing, program, device.level, x, y, chores);
+  computing.push_back(copy_instr(chores % 2 == 0 ? x : y, out));
+  Segment segment;
+  segment.name = fmt::format("s{}", floats * float_bytes);
+  segment.stage = is_ping ? 0 : 1;
+  segment.instrs = is_ping ? std::vector{send, recv} : std::vector{recv};
+  segment.instrs.insert(segment.instrs.end(), computing.begin(), computing.end());
+  if (!is_ping) segment.instrs.push_back(send);
+  return segment;
+}
+
 }  // namespace
+
+PingPong ping_pong(const std::string& a, const std::string& b, const PingPongOptions& options) {
+  PingPong result;
+  Program& program = result.program;
+  program.name = fmt::format("ping-pong [{}, {}]", a, b);
+  program.eager_limit = options.eager_limit;
+  const std::vector<int64_t> sizes = sizes_for(options.eager_limit);
+  for (const bool is_ping : {true, false}) {
+    const std::optional<Level>& level = is_ping ? options.level_a : options.level_b;
+    DeviceProgram device;
+    device.name = is_ping ? "ping" : "pong";
+    device.host = is_ping ? a : b;
+    if (level) set_level(device, *level);
+    for (const char* name : {"out", "in"})
+      device.buffers.push_back(made(device, name, sizes.back() / float_bytes, BufferKind::comm, 1));
+    add_chore_buffers(device);
+    device.memory = device.arena;
+    for (const int64_t size : sizes)
+      device.segments.push_back(rally(program, device, size / float_bytes, is_ping, level ? options.chores : 0));
+    int number = 0;
+    for (size_t s = 0; s < sizes.size(); ++s) {
+      for (int repeat = 0; repeat < repeats_of(sizes[s]); ++repeat, ++number) {
+        Slot slot;
+        slot.segment = static_cast<int>(s);
+        slot.micro_batch = number;
+        device.order.push_back(slot);
+        if (is_ping) result.sizes.push_back(sizes[s]);
+      }
+    }
+    program.batch = program.micro_batches = number;
+    program.devices.push_back(std::move(device));
+  }
+  return result;
+}
 
 Program busy_pair(const std::string& a, const std::string& b, Level level_a, Level level_b,
                   const BusyPairOptions& options) {

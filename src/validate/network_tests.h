@@ -4,6 +4,7 @@
 // messages is in the figures.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,12 +14,18 @@
 
 namespace nlsplit::inline validation {
 
-// Devices "ping" on host `a` and "pong" on host `b`. Each slot is a message there and back.
+// Devices "ping" on host `a` and "pong" on host `b`. Each slot is a message there and back. Both compute between the
+// message that comes and the one that leaves, as the stages of a plan do: whoever has waited longer wakes later.
+struct PingPongOptions {
+  std::optional<Level> level_a = {}, level_b = {};  // none: that host has no device, and computes nothing
+  Bytes eager_limit;
+  int chores = 64;  // computations between two messages
+};
 struct PingPong {
   Program program;
   std::vector<int64_t> sizes;  // of each slot's message, bytes
 };
-PingPong ping_pong(const std::string& a, const std::string& b, Bytes eager_limit);
+PingPong ping_pong(const std::string& a, const std::string& b, const PingPongOptions& options);
 
 // Two devices compute for some milliseconds, again and again, while messages from `a` to `b` pass, or not.
 struct BusyPairOptions {
@@ -35,7 +42,7 @@ Program busy_pair(const std::string& a, const std::string& b, Level level_a, Lev
                   const BusyPairOptions& options);
 // The same with at most so many in each slot.
 Program with_fewer_chores(Program busy, int chores);
-// A clock by which each of its slots computes so long, whatever the machine.
+// A clock by which each slot of a busy pair, or of a ping-pong, computes so long, whatever the machine.
 Clocks busy_clock(const Program& busy, double slot_s);
 
 // Devices "here" on `a` and "there" on `b` send each other a message, both at once and without computing.

@@ -20,7 +20,8 @@ struct RouteFit {
   MessageCost eager, rendezvous;
   double largest_error = 0;  // relative, of the lines at the medians of each size
 };
-// Of a test, from the trace `nlbench run --trace` writes: half of each slot's time there and back.
+// Of a test, from the trace `nlbench run --trace` writes: of each slot half of what ping waits from the end of its
+// computing to the beginning of the next, without pong's computing. Each host's times are by its own clock.
 Result<std::vector<RouteSample>> samples_of(const PingPongTest& test, const std::string& chrome_trace,
                                             const std::string& file);
 
@@ -37,6 +38,7 @@ struct BusyTimes {
 Result<BusyTimes> busy_times(const std::string& chrome_trace, const std::string& file);
 
 // Through the median of each size, by least squares of the relative errors; a line each up to the limit and above it.
+// Latencies then get what samples are longer than their medians on average: the simulator adds up many messages.
 // With no size above it the one line is that of both. Error: too few sizes, or times that do not grow with the size.
 Result<RouteFit> fit_route(const std::vector<RouteSample>& samples, Bytes eager_limit);
 

@@ -15,7 +15,9 @@ namespace {
 size_t device_slots(const Program& program) { return program.devices[0].order.size(); }
 
 TEST(PingPong, IsAProgramThatRuns) {
-  const PingPong test = ping_pong("a", "b", bytes(65480));
+  PingPongOptions few{.level_a = Isa::v2, .level_b = {}, .eager_limit = bytes(65480)};
+  few.chores = 3;  // and pong computes nothing
+  const PingPong test = ping_pong("a", "b", few);
   const Status sound = verify(test.program);
   ASSERT_TRUE(sound.ok()) << sound.error().to_string();
   EXPECT_EQ(test.program.devices[0].order.size(), test.sizes.size());
@@ -23,25 +25,46 @@ TEST(PingPong, IsAProgramThatRuns) {
   options.repeats = 1;
   const auto result = run_threads(test.program, {}, options);
   ASSERT_TRUE(result.ok()) << result.error().to_string();
-  // Of ping's spans, send, recv and copy of each slot: no message leaves before what the one before brought is copied.
+  // Of ping's spans, send, recv, copy, computations, copy of each slot: no message leaves before all that is done with
+  // what the one before brought.
   double last = 0;
+  size_t at = 0;
   for (size_t slot = 0; slot < test.sizes.size(); ++slot) {
-    const Span &send = result->trace.spans[3 * slot], &recv = result->trace.spans[3 * slot + 1],
-               &copy = result->trace.spans[3 * slot + 2];
+    const Span &send = result->trace.spans[at++], &recv = result->trace.spans[at++];
     EXPECT_GE(send.start, last);
     EXPECT_GE(recv.finish, send.start);
-    EXPECT_GE(copy.start, recv.finish);
-    last = copy.finish;
+    last = recv.finish;
+    for (int computation = 0; computation < few.chores + 2; ++computation) {
+      const Span& span = result->trace.spans[at++];
+      EXPECT_EQ(span.device, 0);
+      EXPECT_GE(span.start, last);
+      last = span.finish;
+    }
   }
 }
 
 TEST(PingPong, TriesBothSidesOfTheLimit) {
   for (const int64_t limit : {int64_t{0}, int64_t{4000}, int64_t{65480}, int64_t{1} << 40}) {
-    const PingPong test = ping_pong("a", "a", bytes(limit));
+    const PingPong test = ping_pong("a", "a", {.level_a = Isa::v2, .level_b = Isa::v2, .eager_limit = bytes(limit)});
     EXPECT_TRUE(verify(test.program).ok());
     const auto has = [&](int64_t size) { return std::ranges::count(test.sizes, size) > 0; };
     EXPECT_EQ(has(limit), limit >= 256 && limit <= 4 << 20) << limit;
     EXPECT_TRUE(has(4 << 20));
+  }
+}
+
+TEST(PingPong, ComputesByAClock) {
+  const Program program =
+      ping_pong("a", "b", {.level_a = Isa::v2, .level_b = Isa::v2, .eager_limit = bytes(65480), .chores = 5}).program;
+  const Clocks clocks = busy_clock(program, 0.01);
+  ASSERT_EQ(clocks.size(), 2u);
+  for (size_t device = 0; device < 2; ++device) {
+    for (const Segment& segment : program.devices[device].segments) {
+      double takes = 0;
+      for (const Instr& instr : segment.instrs)
+        if (instr.opcode == Opcode::compute) takes += clocks[device][static_cast<size_t>(instr.desc)];
+      EXPECT_NEAR(takes, 0.01, 1e-12) << segment.name;
+    }
   }
 }
 

@@ -18,29 +18,34 @@ TEST(Ways, SendTimesAreOfTheFirstDevice) {
   EXPECT_FALSE(send_times("[", "t.json").ok());
 }
 
-// From copy to copy, half of it a message; of ping alone.
+// What ping waits without what pong computes, half of it a message; pong's clock may be any.
 TEST(Ways, SamplesGoFromComputationToComputation) {
-  const auto event = [](int device, const char* what, int at, int lasts) {
-    return fmt::format(R"({{"ph": "X", "pid": {}, "cat": "{}", "ts": {}, "dur": {}}})", device, what, at, lasts);
+  const auto event = [](int device, int slot, const char* what, int at, int lasts) {
+    return fmt::format(R"({{"ph": "X", "pid": {}, "cat": "{}", "ts": {}, "dur": {}, "args": {{"micro_batch": {}}}}})",
+                       device, what, at, lasts, slot);
   };
   const std::string trace =
-      fmt::format(R"({{"traceEvents": [{{"ph": "M"}}, {}, {}, {}, {}, {}, {}, {}]}})", event(0, "send", 100, 50),
-                  event(1, "copy", 160, 5), event(0, "recv", 130, 70), event(0, "copy", 280, 20),
-                  event(0, "send", 310, 10), event(0, "recv", 310, 80), event(0, "copy", 395, 5));
+      fmt::format(R"({{"traceEvents": [{{"ph": "M"}}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {}]}})",
+                  event(0, 0, "send", 100, 50), event(1, 0, "copy", 9160, 5), event(1, 0, "compute", 9165, 35),
+                  event(0, 0, "recv", 130, 70), event(0, 0, "copy", 340, 20), event(0, 0, "compute", 360, 40),
+                  event(0, 1, "send", 405, 10), event(1, 1, "compute", 9400, 10), event(0, 1, "recv", 410, 80),
+                  event(0, 1, "compute", 510, 7), event(0, 1, "copy", 520, 5));
   const PingPongTest test{"g1", "a", "b", {256, 1024}};
   const auto samples = nlsplit::samples_of(test, trace, "t.json");
   ASSERT_TRUE(samples.ok()) << samples.error().to_string();
   ASSERT_EQ(samples->size(), 2u);
   EXPECT_EQ(samples->at(0).bytes, 256);
-  EXPECT_DOUBLE_EQ(samples->at(0).seconds, 100e-6);
-  EXPECT_DOUBLE_EQ(samples->at(1).seconds, 50e-6);
+  EXPECT_DOUBLE_EQ(samples->at(0).seconds, 100e-6) << "(340 - 100 - 40) / 2";
+  EXPECT_DOUBLE_EQ(samples->at(1).seconds, 50e-6) << "(510 - 400 - 10) / 2";
   EXPECT_FALSE(nlsplit::samples_of({"g1", "a", "b", {256, 1024, 4096}}, trace, "t.json").ok());
+  EXPECT_FALSE(nlsplit::samples_of({"g1", "a", "b", {256}}, trace, "t.json").ok()) << "a slot too many";
+  EXPECT_FALSE(nlsplit::samples_of(test, "[", "t.json").ok());
 }
 
 std::vector<RouteSample> samples_of(const std::vector<int64_t>& sizes, double (*time)(int64_t)) {
   std::vector<RouteSample> samples;
   for (const int64_t size : sizes) {
-    for (const double disturbed : {1.0, 1.0, 7.0}) samples.push_back({size, time(size) * disturbed});
+    for (const double disturbed : {1.0, 0.9, 1.1}) samples.push_back({size, time(size) * disturbed});
   }
   return samples;
 }
@@ -56,6 +61,23 @@ TEST(Ways, ALineOnEachSide) {
   EXPECT_NEAR(fit->rendezvous.latency.value(), 3e-4, 1e-12);
   EXPECT_NEAR(fit->rendezvous.bandwidth.value(), 2e8, 1);
   EXPECT_NEAR(fit->largest_error, 0, 1e-9);
+}
+
+// One of ten messages takes 50 us longer: five more a message. A hiccup counts as ten medians.
+TEST(Ways, LatenciesAreMeansOfManyMessages) {
+  for (const double hiccup : {50e-6, 1.0}) {
+    std::vector<RouteSample> samples;
+    for (const int64_t size : {1000, 2000, 5000, 10000}) {
+      const double time = 1e-4 + static_cast<double>(size) * 1e-8;
+      for (int i = 0; i < 9; ++i) samples.push_back({size, time});
+      samples.push_back({size, time + (size == 1000 ? hiccup : 50e-6)});
+    }
+    const auto fit = fit_route(samples, bytes(1 << 20));
+    ASSERT_TRUE(fit.ok()) << fit.error().to_string();
+    const double excess = (std::min(hiccup, 9 * 1.1e-4) + 3 * 50e-6) / 40;
+    EXPECT_NEAR(fit->eager.latency.value(), 1e-4 + excess, 1e-12);
+    EXPECT_NEAR(fit->eager.bandwidth.value(), 1e8, 1);
+  }
 }
 
 TEST(Ways, OneLineIfAllMessagesStartAtOnce) {
