@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <boost/graph/adjacency_list.hpp>
-#include <boost/graph/boykov_kolmogorov_max_flow.hpp>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <set>
 
 #include "base/cores.h"
+#include "ranking/min_cut.h"
 #include "ranking/weighted_devices.h"
 
 namespace nlsplit::inline ranking {
@@ -36,28 +35,15 @@ double seconds_per_byte(const Cluster& cluster, const std::vector<std::pair<Host
   return width > 0 ? least / width : 0.0;
 }
 
-using Traits = boost::adjacency_list_traits<boost::vecS, boost::vecS, boost::directedS>;
-using FlowGraph = boost::adjacency_list<
-    boost::vecS, boost::vecS, boost::directedS,
-    boost::property<
-        boost::vertex_index_t, long,
-        boost::property<boost::vertex_color_t, boost::default_color_type,
-                        boost::property<boost::vertex_distance_t, long,
-                                        boost::property<boost::vertex_predecessor_t, Traits::edge_descriptor>>>>,
-    boost::property<boost::edge_capacity_t, double,
-                    boost::property<boost::edge_residual_capacity_t, double,
-                                    boost::property<boost::edge_reverse_t, Traits::edge_descriptor>>>>;
-
-// Which nodes are on the host (the side of vertex 0) and which beyond (that of vertex 1), for changing weights.
+// Which nodes are on the host (the source's side of the cut, as vertex 0) and which beyond (as vertex 1), for changing
+// weights. Vertices of the cut are also, of each value with several readers, its two ways over the border.
 class Cut {
  public:
-  Cut(const BorderProblem& problem, const Border& border) : graph_(2 + problem.graph->nodes.size()) {
+  Cut(const BorderProblem& problem, const Border& border) : cut_(2 + problem.graph->nodes.size()) {
     const Graph& graph = *problem.graph;
-    for (size_t n = 0; n < graph.nodes.size(); ++n) {
-      here_.push_back(add(node(n), 1, 0));  // cut, so paid, if the node is on the host
-      beyond_.push_back(add(0, node(n), 0));
-    }
-    std::map<ValueId, std::vector<Vertex>> readers;
+    cut_.set_vertex(0, infinite, 0);
+    cut_.set_vertex(1, 0, infinite);
+    std::map<ValueId, std::vector<size_t>> readers;
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       if (!problem.sends[n]) continue;
       for (const ValueId read : reads_of(graph.nodes[n])) readers[read].push_back(node(n));
@@ -65,44 +51,40 @@ class Cut {
     for (const ValueId output : graph.outputs) {
       if (problem.outputs_are_sent) readers[output].push_back(border.sink_inside ? 0 : 1);
     }
-    std::vector<Vertex> made_by(graph.values.size(), border.source_inside ? 0 : 1);
+    std::vector<size_t> made_by(graph.values.size(), border.source_inside ? 0 : 1);
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
       for (const ValueId made : graph.nodes[n].outputs) made_by[made.index()] = node(n);
     }
-    for (const auto& [value, reading] : readers) {
+    for (auto& [value, reading] : readers) {
       const double bytes = problem.value_bytes[value.index()];
       if (bytes <= 0) continue;
       Message message;
       message.out_s = bytes * border.out_s_per_byte;
       message.in_s = bytes * border.in_s_per_byte;
       message.maker = made_by[value.index()];
-      message.readers = reading;
-      const Vertex leaves = boost::add_vertex(graph_), comes = boost::add_vertex(graph_);
-      message.out = add(message.maker, leaves, 0);
-      message.in = add(comes, message.maker, 0);
-      for (const Vertex reader : reading) {
-        add(leaves, reader, infinite);
-        add(reader, comes, infinite);
-      }
+      message.readers = std::move(reading);
       if (message.maker <= 1) end_seconds_ += message.maker == 0 ? message.out_s : message.in_s;
+      add_edges(message);
       messages_.push_back(std::move(message));
     }
   }
 
-  void node_costs(size_t n, double on_host, double beyond) {
-    capacity(here_[n]) = on_host;
-    capacity(beyond_[n]) = beyond;
-  }
+  void node_costs(size_t n, double on_host, double beyond) { cut_.set_vertex(node(n), beyond, on_host); }
   // Of a second in which the links are busy.
   void message_costs(double out, double in) {
     for (const Message& message : messages_) {
-      capacity(message.out) = out * message.out_s;
-      capacity(message.in) = in * message.in_s;
+      const double there = out * message.out_s, back = in * message.in_s;
+      if (message.readers.size() == 1) {
+        cut_.set_edge(message.out, there, back);
+      } else {
+        cut_.set_edge(message.out, there, 0);
+        cut_.set_edge(message.in, back, 0);
+      }
     }
   }
   // The least sum of costs; the sides are those of on_host() afterwards.
-  double least() { return boost::boykov_kolmogorov_max_flow(graph_, Vertex{0}, Vertex{1}); }
-  bool on_host(size_t n) const { return is_here(node(n)); }
+  double least() { return cut_.solve(); }
+  bool on_host(size_t n) const { return cut_.on_source_side(node(n)); }
 
   // In which the links are busy with the inputs and outputs of a batch if all is computed on their other side.
   double end_seconds() const { return end_seconds_; }
@@ -113,37 +95,41 @@ class Cut {
   Busy links() const {
     Busy busy;
     for (const Message& message : messages_) {
-      const auto other = [&](Vertex reader) { return is_here(reader) != is_here(message.maker); };
+      const bool here = cut_.on_source_side(message.maker);
+      const auto other = [&](size_t reader) { return cut_.on_source_side(reader) != here; };
       if (!std::ranges::any_of(message.readers, other)) continue;
-      (is_here(message.maker) ? busy.out : busy.in) += is_here(message.maker) ? message.out_s : message.in_s;
+      (here ? busy.out : busy.in) += here ? message.out_s : message.in_s;
     }
     return busy;
   }
 
  private:
-  using Vertex = Traits::vertex_descriptor;
-  using Edge = Traits::edge_descriptor;
   static constexpr double infinite = 1e30;
   struct Message {
     double out_s = 0, in_s = 0;
-    Vertex maker = 0;
-    std::vector<Vertex> readers;
-    Edge out, in;
+    size_t maker = 0;
+    std::vector<size_t> readers;
+    size_t out = 0, in = 0;  // edges that cost what sending it costs; with one reader `out` both ways
   };
 
-  static Vertex node(size_t n) { return n + 2; }
-  bool is_here(Vertex v) const { return boost::get(boost::vertex_color, graph_, v) == boost::black_color; }
-  double& capacity(Edge edge) { return boost::get(boost::edge_capacity, graph_)[edge]; }
-  Edge add(Vertex from, Vertex to, double most) {
-    const Edge there = boost::add_edge(from, to, graph_).first, back = boost::add_edge(to, from, graph_).first;
-    capacity(there) = most;
-    boost::get(boost::edge_reverse, graph_)[there] = back;
-    boost::get(boost::edge_reverse, graph_)[back] = there;
-    return there;
+  static size_t node(size_t n) { return n + 2; }
+
+  // However many of several readers are on the other side, a message is sent there once.
+  void add_edges(Message& message) {
+    if (message.readers.size() == 1) {
+      message.out = cut_.add_edge(message.maker, message.readers[0]);
+      return;
+    }
+    const size_t leaves = cut_.add_vertex(), comes = cut_.add_vertex();
+    message.out = cut_.add_edge(message.maker, leaves);
+    message.in = cut_.add_edge(comes, message.maker);
+    for (const size_t reader : message.readers) {
+      cut_.set_edge(cut_.add_edge(leaves, reader), infinite, 0);
+      cut_.set_edge(cut_.add_edge(reader, comes), infinite, 0);
+    }
   }
 
-  FlowGraph graph_;
-  std::vector<Edge> here_, beyond_;
+  MinCut cut_;
   std::vector<Message> messages_;
   double end_seconds_ = 0;
 };
