@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <span>
 
 #include "program/in_place.h"
 #include "program/text.h"
@@ -112,9 +113,19 @@ bool persistent(BufferKind kind) {
 }
 
 struct Generation {
-  uint32_t first;                  // instances in the device's order
+  uint32_t first;        // instance in the device's order
+  size_t begin, end;     // into the accesses of its buffer's instance
+  bool computes = true;  // none is a transfer
+};
+
+// Of one instance of a buffer. Its accesses stand in one list: a generation has few, and there are very many of them.
+struct Uses {
   std::vector<uint32_t> accesses;  // ascending
-  bool computes = true;            // none is a transfer
+  std::vector<Generation> generations;
+
+  std::span<const uint32_t> of(const Generation& generation) const {
+    return std::span(accesses).subspan(generation.begin, generation.end - generation.begin);
+  }
 };
 
 struct ArenaRange {
@@ -224,9 +235,9 @@ class DeviceOverlaps {
   std::vector<bool> computed_buffers() const {
     std::vector<bool> computed;
     for (const Buffer& buffer : device_.buffers) computed.push_back(!persistent(buffer.kind));
-    for (size_t b = 0; b < generations_.size(); ++b) {
-      for (const auto& [instance, generations] : generations_[b]) {
-        for (const Generation& generation : generations) {
+    for (size_t b = 0; b < uses_.size(); ++b) {
+      for (const auto& [instance, uses] : uses_[b]) {
+        for (const Generation& generation : uses.generations) {
           if (!generation.computes) computed[b] = false;
         }
       }
@@ -238,12 +249,12 @@ class DeviceOverlaps {
   // what is held at each place.
   bool lives_apart(const std::vector<bool>& buffers) const {
     std::vector<Life> lives;
-    for (uint32_t b = 0; b < generations_.size(); ++b) {
+    for (uint32_t b = 0; b < uses_.size(); ++b) {
       if (!buffers[b]) continue;
-      for (const auto& [instance, generations] : generations_[b]) {
+      for (const auto& [instance, uses] : uses_[b]) {
         const ArenaRange at = place(device_.buffers[b], instance);
-        for (const Generation& generation : generations)
-          lives.push_back({generation.first, generation.accesses.back(), at, {b, instance}});
+        for (const Generation& generation : uses.generations)
+          lives.push_back({generation.first, uses.of(generation).back(), at, {b, instance}});
       }
     }
     std::ranges::stable_sort(lives, {}, &Life::first);
@@ -278,7 +289,7 @@ class DeviceOverlaps {
   }
 
   void collect_generations(const std::vector<bool>& wanted) {
-    generations_.resize(device_.buffers.size());
+    uses_.resize(device_.buffers.size());
     for (uint32_t i = deps_.device_begin[d_]; i < deps_.device_begin[d_ + 1]; ++i) {
       if (deps_.is_native(i)) continue;
       const Instr& instr = instr_of(program_, deps_.instances[i]);
@@ -288,13 +299,13 @@ class DeviceOverlaps {
         if (!operand.buffer.valid()) return;
         const BufferId root = device_.root(operand.buffer);
         if (!wanted[root.index()]) return;
-        auto& generations = generations_[root.index()][instance_of(device_, slot, root)];
+        Uses& uses = uses_[root.index()][instance_of(device_, slot, root)];
         const bool begins = writes && operand.whole();  // a write of a part continues the value
-        if (generations.empty() || begins) {
-          generations.push_back({i, {}});
-        }
-        generations.back().accesses.push_back(i);
-        generations.back().computes = generations.back().computes && !transfer;
+        if (uses.generations.empty() || begins) uses.generations.push_back({i, uses.accesses.size(), 0});
+        uses.accesses.push_back(i);
+        Generation& generation = uses.generations.back();
+        generation.end = uses.accesses.size();
+        generation.computes = generation.computes && !transfer;
       };
       for (const Operand& operand : instr.reads) access(operand, false);
       for (const Operand& operand : instr.writes) access(operand, true);
@@ -305,7 +316,7 @@ class DeviceOverlaps {
   // A text may say a million instances; those that nobody uses cannot clash.
   std::vector<Key> used_instances(uint32_t buffer) const {
     std::vector<Key> used;
-    for (const auto& [instance, generations] : generations_[buffer]) used.emplace_back(buffer, instance);
+    for (const auto& [instance, uses] : uses_[buffer]) used.emplace_back(buffer, instance);
     return used;
   }
 
@@ -339,20 +350,21 @@ class DeviceOverlaps {
   }
 
   Status check_pair(Key x, Key y) {
-    const auto gx = generations_[x.first].find(x.second), gy = generations_[y.first].find(y.second);
-    if (gx == generations_[x.first].end() || gy == generations_[y.first].end()) return ok_status();
+    const auto ux = uses_[x.first].find(x.second), uy = uses_[y.first].find(y.second);
+    if (ux == uses_[x.first].end() || uy == uses_[y.first].end()) return ok_status();
+    const std::vector<Generation>&gx = ux->second.generations, &gy = uy->second.generations;
     size_t i = 0, j = 0;
-    const Generation* last = nullptr;
-    bool last_is_x = false;
-    while (i < gx->second.size() || j < gy->second.size()) {
-      const bool take_x =
-          j == gy->second.size() || (i < gx->second.size() && gx->second[i].first < gy->second[j].first);
-      const Generation& next = take_x ? gx->second[i++] : gy->second[j++];
+    std::span<const uint32_t> last;  // accesses
+    bool last_is_x = false, last_computes = false;
+    while (i < gx.size() || j < gy.size()) {
+      const bool take_x = j == gy.size() || (i < gx.size() && gx[i].first < gy[j].first);
+      const Generation& next = take_x ? gx[i++] : gy[j++];
+      const std::span<const uint32_t> accesses = (take_x ? ux : uy)->second.of(next);
       // Of instances on one stream the order says it all: most pairs are such.
-      const bool plain = last != nullptr && last->computes && next.computes && last->accesses.back() < next.accesses[0];
-      if (last != nullptr && last_is_x != take_x && !plain) {
-        for (const uint32_t a : last->accesses) {
-          for (const uint32_t b : next.accesses) {
+      const bool plain = !last.empty() && last_computes && next.computes && last.back() < accesses.front();
+      if (!last.empty() && last_is_x != take_x && !plain) {
+        for (const uint32_t a : last) {
+          for (const uint32_t b : accesses) {
             const Key held = last_is_x ? x : y, wanted = take_x ? x : y;
             const bool apart =
                 a == b ? in_place(a, held, wanted) : before(a, b) || !meet(touched(a, held), touched(b, wanted));
@@ -360,8 +372,9 @@ class DeviceOverlaps {
           }
         }
       }
-      last = &next;
+      last = accesses;
       last_is_x = take_x;
+      last_computes = next.computes;
     }
     return ok_status();
   }
@@ -387,8 +400,8 @@ class DeviceOverlaps {
   const std::vector<uint32_t>& order_;
   const DeviceProgram& device_;
   size_t d_;
-  std::vector<std::map<int, std::vector<Generation>>> generations_;  // [buffer], by instance
-  std::optional<HappensBefore> here_, everywhere_;                   // made when the first pair of buffers needs them
+  std::vector<std::map<int, Uses>> uses_;           // [buffer], by instance
+  std::optional<HappensBefore> here_, everywhere_;  // made when the first pair of buffers needs them
 };
 
 }  // namespace
