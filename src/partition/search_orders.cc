@@ -174,16 +174,22 @@ class Orders {
     bool too_long(double most) const { return time.more > most || share > 1; }
   };
 
+  // What a stage on a group reads. from: the last host of the stage before, and its replicas; invalid: the source.
+  Time arrival(HostId from, double from_count, const Group& group, size_t begin) const {
+    return from.valid()
+               ? transfer_time(from, group.first, in_.costs->cut_bytes[begin], std::min(from_count, group.count))
+               : endpoint_time(in_.source, group.first, in_.costs->input_bytes);
+  }
+
   // What there is when a stage follows `before`; none if its messages are busier than `most`, or it is no better than
-  // `best`. from: the last host of the stage before, and its replicas; invalid: the source.
-  std::optional<Value> with_stage(const Value& before, HostId from, double from_count, const Group& group,
-                                  const Piece& piece, double most, const Value& best, Aim aim) const {
-    const auto [begin, end, time, share] = piece;
+  // `best`. arrives: its arrival(), which most do not ask for.
+  template <class Arrives>
+  std::optional<Value> with_stage(const Value& before, const Arrives& arrives, const Group& group, const Piece& piece,
+                                  double most, const Value& best, Aim aim) const {
+    const auto& [begin, end, time, share] = piece;
     // Most are worse even if their messages took no time.
     if (!less({before.fill + time.first, std::max(before.share, share)}, best, aim)) return std::nullopt;
-    const Time in =
-        from.valid() ? transfer_time(from, group.first, in_.costs->cut_bytes[begin], std::min(from_count, group.count))
-                     : endpoint_time(in_.source, group.first, in_.costs->input_bytes);
+    const Time in = arrives();
     if (!(in.more <= most)) return std::nullopt;
     Value value{before.fill + in.first + time.first, std::max(before.share, share)};
     if (end == in_.cuts.back()) {
@@ -215,6 +221,7 @@ class Orders {
         if (r > m) break;
         const Group group = group_of(
             {order.begin() + static_cast<std::ptrdiff_t>(m - r), order.begin() + static_cast<std::ptrdiff_t>(m)});
+        std::vector<std::optional<Time>> arriving(ends);  // [cut before the stage]
         for (size_t cut = 1; cut < ends; ++cut) {
           for (size_t before = cut; before-- > 0;) {
             const double share = (weights_before_[cut] - weights_before_[before]) / group.memory;
@@ -222,8 +229,13 @@ class Orders {
             if (piece.too_long(most)) break;  // so are all that are longer
             const Cell& from = table[m - r][before];
             if (from.value.fill == never) continue;  // nothing gets there yet
-            const HostId host = before == 0 ? HostId() : in_.cluster->device(order[from.end - 1]).host;
-            const auto value = with_stage(from.value, host, from.replicas, group, piece, most, row[cut].value, aim);
+            const auto arrives = [&] {
+              const HostId host = before == 0 ? HostId() : in_.cluster->device(order[from.end - 1]).host;
+              std::optional<Time>& in = arriving[before];
+              if (!in) in = arrival(host, from.replicas, group, piece.begin);
+              return *in;
+            };
+            const auto value = with_stage(from.value, arrives, group, piece, most, row[cut].value, aim);
             if (!value) continue;
             row[cut] = {*value, static_cast<uint32_t>(m - r), static_cast<uint32_t>(before), static_cast<uint32_t>(r),
                         static_cast<uint32_t>(m)};
@@ -323,8 +335,11 @@ class Orders {
             if (begins[b] >= ends[s][e] || before.fill == never) continue;
             const Piece piece = piece_of(groups[s], begins[b], ends[s][e]);
             if (piece.too_long(most)) continue;
-            const auto value = with_stage(before, s == 0 ? HostId() : groups[s - 1].last,
-                                          s == 0 ? 1 : groups[s - 1].count, groups[s], piece, most, best[s][e], aim);
+            const auto arrives = [&] {
+              return s == 0 ? arrival(HostId(), 1, groups[s], begins[b])
+                            : arrival(groups[s - 1].last, groups[s - 1].count, groups[s], begins[b]);
+            };
+            const auto value = with_stage(before, arrives, groups[s], piece, most, best[s][e], aim);
             if (!value) continue;
             best[s][e] = *value;
             from[s][e] = b;
