@@ -1,0 +1,36 @@
+"""What the scripts that measure on emulated clusters share: where the programs are, how they are run, how figures are printed."""
+import os
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+NAME = pathlib.Path(sys.argv[0]).name
+
+
+def add_output(parser):
+    parser.add_argument("-o", "--output", type=pathlib.Path, required=True, help="folder for everything")
+
+
+def programs():
+    """The folder of nlsim, nlbench and nlemulate ($BUILD_DIR/bin, or that of the release build)."""
+    build = pathlib.Path(os.environ.get("BUILD_DIR", ROOT / "build" / "release")).resolve()
+    if not (build / "bin" / "nlemulate").exists():
+        sys.exit(f"{NAME}: there is no nlemulate in {build}/bin: scripts/setup release nlsim nlbench nlemulate builds it")
+    return build / "bin"
+
+
+def output_of(words, log):
+    """What a program says on standard output; the log gets that and the errors. Ends the script where the program fails."""
+    with open(log, "a") as out:
+        out.write("$ " + " ".join(map(str, words)) + "\n")
+        out.flush()
+        done = subprocess.run(list(map(str, words)), stdout=subprocess.PIPE, stderr=out, text=True)
+        out.write(done.stdout)
+    if done.returncode != 0:
+        sys.exit(f"{NAME}: `{' '.join(map(str, words))}` ended with exit code {done.returncode}; its words are in {log}")
+    return done.stdout
+
+
+def percent(share, digits):
+    return "-" if share is None else f"{100 * share:.{digits}f} %"
