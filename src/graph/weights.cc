@@ -169,6 +169,10 @@ std::string derive(Derivation how, const std::vector<std::string>& in, double pa
       return halved(in[0], DType::f16, f16_bits);
     case Derivation::to_bf16:
       return halved(in[0], DType::bf16, bf16_bits);
+    case Derivation::to_stored: {
+      const auto values = floats(in[0]);
+      return raw_of(static_cast<DType>(parameter), std::vector<double>(values.begin(), values.end()));
+    }
   }
   CHECK(false, "unknown derivation");
 }
@@ -337,7 +341,10 @@ bool WeightStore::contains(ContentId id) const { return entries_.contains(id.val
 
 bool WeightStore::is_random(ContentId id) const {
   const auto found = entries_.find(id.value);
-  return found != entries_.end() && found->second.kind == Entry::Kind::random;
+  if (found == entries_.end()) return false;
+  const Entry& entry = found->second;
+  if (entry.kind == Entry::Kind::derived && entry.how == Derivation::to_stored) return is_random(entry.from[0]);
+  return entry.kind == Entry::Kind::random;
 }
 
 std::vector<ContentId> WeightStore::formulas() const {

@@ -45,6 +45,8 @@ enum class Derivation : uint8_t {
   // (w): rounded to the nearest of the type; what is finite and beyond the largest becomes that, as exporters have it
   to_f16,
   to_bf16,
+  // (w) type: the nearest elements of that DType, whole blocks of those with a scale (graph/blocks.h)
+  to_stored,
 };
 
 class WeightStore {
@@ -69,7 +71,7 @@ class WeightStore {
   void add_all(const WeightStore& other);  // ids stay: they say how contents are made
 
   bool contains(ContentId id) const;
-  bool is_random(ContentId id) const;       // in this store, by add_random: a parameter of the zoo's
+  bool is_random(ContentId id) const;  // in this store, by add_random, or stored from that: a parameter of the zoo's
   std::vector<ContentId> formulas() const;  // all that add_formula has made: constants that nobody trains
   struct FormulaRecipe {
     Formula formula{};

@@ -19,11 +19,16 @@ double he_deviation(int64_t fan_in, bool after_relu) {
 
 }  // namespace
 
-ZooNet::ZooNet(std::string name, uint64_t seed)
-    : ZooNet(std::move(name), [seed](WeightStore& store, const std::string& weight, const TensorType& type,
-                                     double deviation, double mean) {
-        return store.add_random(type, hash_text(weight, seed), static_cast<float>(deviation), static_cast<float>(mean));
-      }) {}
+ZooNet::ZooNet(std::string name, uint64_t seed, StoredTypes stored)
+    : ZooNet(
+          std::move(name),
+          [seed](WeightStore& store, const std::string& weight, const TensorType& type, double deviation, double mean) {
+            const ContentId values = store.add_random({DType::f32, type.shape}, hash_text(weight, seed),
+                                                      static_cast<float>(deviation), static_cast<float>(mean));
+            if (type.dtype == DType::f32) return values;
+            return store.add_derived(Derivation::to_stored, {values}, static_cast<double>(type.dtype), type);
+          },
+          std::move(stored)) {}
 
 ValueId ZooNet::node(Op op, const std::string& name, std::vector<ValueId> inputs, Attrs attrs) {
   return builder_.add(op, name, std::move(inputs), std::move(attrs)).value();

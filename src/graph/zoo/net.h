@@ -43,7 +43,7 @@ using StoredTypes = std::function<DType(const std::string& name)>;
 
 class ZooNet {
  public:
-  ZooNet(std::string name, uint64_t seed);  // seeded normal values
+  ZooNet(std::string name, uint64_t seed, StoredTypes stored = {});  // seeded normal values
   ZooNet(std::string name, WeightSource source, StoredTypes stored = {})
       : builder_(std::move(name)), source_(std::move(source)), stored_(std::move(stored)) {}
 

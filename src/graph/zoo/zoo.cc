@@ -46,21 +46,24 @@ constexpr ZooParameter llama_parameters[] = {{"layers", 32, "decoder layers"},
                                              {"length", 128, "tokens of a sample"},
                                              {"context", 0, "positions that are kept, of a sequence that goes on"},
                                              {"candidates", 1, "next tokens that it gives"},
-                                             {"cache_bits", 32, "of a number that is kept, or 16"}};
+                                             {"cache_bits", 32, "of a number that is kept, or 16"},
+                                             {"weight_bits", 32, "of a matrix' numbers: f32; 16 f16, 8 q8_0, 4 q4_0"}};
 
-constexpr ZooParameter qwen3_moe_parameters[] = {{"layers", 94, "decoder layers"},
-                                                 {"hidden", 4096, "width"},
-                                                 {"heads", 64, "attention heads"},
-                                                 {"kv_heads", 4, "heads of keys and values"},
-                                                 {"head", 128, "width of a head"},
-                                                 {"ffn", 1536, "width of an expert"},
-                                                 {"experts", 128, "of each layer"},
-                                                 {"experts_used", 8, "of them, by each token"},
-                                                 {"vocab", 151936, "tokens"},
-                                                 {"length", 128, "tokens of a sample"},
-                                                 {"context", 0, "positions that are kept, of a sequence that goes on"},
-                                                 {"candidates", 1, "next tokens that it gives"},
-                                                 {"cache_bits", 32, "of a number that is kept, or 16"}};
+constexpr ZooParameter qwen3_moe_parameters[] = {
+    {"layers", 94, "decoder layers"},
+    {"hidden", 4096, "width"},
+    {"heads", 64, "attention heads"},
+    {"kv_heads", 4, "heads of keys and values"},
+    {"head", 128, "width of a head"},
+    {"ffn", 1536, "width of an expert"},
+    {"experts", 128, "of each layer"},
+    {"experts_used", 8, "of them, by each token"},
+    {"vocab", 151936, "tokens"},
+    {"length", 128, "tokens of a sample"},
+    {"context", 0, "positions that are kept, of a sequence that goes on"},
+    {"candidates", 1, "next tokens that it gives"},
+    {"cache_bits", 32, "of a number that is kept, or 16"},
+    {"weight_bits", 32, "of a matrix' numbers: f32; 16 f16, 8 q8_0, 4 q4_0"}};
 
 constexpr int64_t largest_image = 4096;
 
@@ -154,6 +157,26 @@ Result<Model> make_gpt2(uint64_t seed, const ZooValues& v) {
   return build_gpt2({v.at("layers"), v.at("hidden"), v.at("heads"), v.at("vocab"), v.at("length")}, seed);
 }
 
+// How matrices are stored. Those that choose experts stay f32, as files have them.
+Result<StoredTypes> stored_types(const ZooValues& values, const LlamaSizes& sizes) {
+  const int64_t bits = values.at("weight_bits");
+  constexpr std::array<std::pair<int, DType>, 4> types = {
+      {{32, DType::f32}, {16, DType::f16}, {8, DType::q8_0}, {4, DType::q4_0}}};
+  const auto found = std::ranges::find(types, bits, &std::pair<int, DType>::first);
+  if (found == types.end()) return invalid_input(fmt::format("weight_bits {} are none of 32, 16, 8 and 4", bits));
+  const DType type = found->second;
+  const int64_t head = sizes.head == 0 ? sizes.hidden / sizes.heads : sizes.head;
+  for (const auto& [name, row] : {std::pair{"hidden", sizes.hidden}, std::pair{"ffn", sizes.ffn},
+                                  std::pair{"the width of all heads,", head * sizes.heads}}) {
+    if (row % block_of(type) != 0)
+      return invalid_input(
+          fmt::format("{} {} is not a multiple of {}, the weights that share a scale with "
+                      "weight_bits {}",
+                      name, row, block_of(type), bits));
+  }
+  return StoredTypes([type](const std::string& name) { return name.ends_with(".gate.weight") ? DType::f32 : type; });
+}
+
 Result<Model> make_llama(uint64_t seed, const ZooValues& v) {
   RETURN_IF_ERROR(check_transformer(v, most));
   LlamaSizes sizes{v.at("layers"), v.at("hidden"), v.at("heads"), v.at("kv_heads"),
@@ -162,7 +185,8 @@ Result<Model> make_llama(uint64_t seed, const ZooValues& v) {
   sizes.candidates = v.at("candidates");
   sizes.cache_bits = v.at("cache_bits");
   if (const std::string wrong = wrong_context(sizes); !wrong.empty()) return invalid_input(wrong);
-  return build_llama(sizes, ZooNet("llama", seed));
+  ASSIGN_OR_RETURN(StoredTypes stored, stored_types(v, sizes));
+  return build_llama(sizes, ZooNet("llama", seed, std::move(stored)));
 }
 
 Result<Model> make_qwen3_moe(uint64_t seed, const ZooValues& v) {
@@ -181,7 +205,8 @@ Result<Model> make_qwen3_moe(uint64_t seed, const ZooValues& v) {
   for (const std::string& wrong : {wrong_context(sizes), wrong_experts(sizes)}) {
     if (!wrong.empty()) return invalid_input(wrong);
   }
-  return build_llama(sizes, ZooNet("qwen3_moe", seed));
+  ASSIGN_OR_RETURN(StoredTypes stored, stored_types(v, sizes));
+  return build_llama(sizes, ZooNet("qwen3_moe", seed, std::move(stored)));
 }
 
 constexpr std::array entries = {
