@@ -1,7 +1,6 @@
 #include "ranking/min_cut.h"
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
 namespace nlsplit::inline ranking {
@@ -21,8 +20,8 @@ size_t MinCut::add_edge(size_t from, size_t to) {
 double MinCut::solve() {
   begin();
   find_distances();
-  for (const int32_t v : reached_ | std::views::reverse) queue(v);
-  size_t changed = 0;  // distances
+  for (size_t i = reached_.size(); i-- > 0;) queue(reached_[i]);  // the farthest first
+  size_t changed = 0;                                             // distances
   while (!queue_.empty()) {
     const int32_t v = queue_.front();
     queue_.pop_front();
