@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/hash.h"
+#include "base/resident_memory.h"
 #include "exec/backends/instructions.h"
 
 namespace nlsplit::inline exec {
@@ -213,6 +214,7 @@ Status place_weights(const Program& program, const Job& job, const PlaceContent&
         if (!found) return give_up(found.error());
         keep(check_bits(program, device, buffer, *found, saved, me, "reads"));
         RETURN_IF_ERROR(send_bytes(transport, rank, std::as_bytes(std::span(*found)), waiting));
+        forget_mapped(*found);
         continue;
       }
       if (me == 0 || there) {
@@ -230,6 +232,7 @@ Status place_weights(const Program& program, const Job& job, const PlaceContent&
       const Status intact =
           check_bits(program, device, buffer, raw, saved, me, me == 0 || there ? "reads" : "received");
       keep(intact.ok() ? place(buffer, raw) : intact);
+      forget_mapped(raw);  // else the process would hold it twice
     }
     if (me != rank) continue;
     for (const Buffer& buffer : device.buffers) {

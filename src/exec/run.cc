@@ -32,6 +32,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+bool runs_once(const RunOptions& options) {
+  return options.warmup + std::max(1, options.repeats) == 1 && options.duration_s <= 0;
+}
+
 // What changes during an execution and must be as before at the next one.
 class Reset {
  public:
@@ -39,15 +43,20 @@ class Reset {
       : device_(device), backend_(backend), arena_(backend.host().data()), poison_(options.poison) {
     for (const Buffer& buffer : device.buffers) {
       if (buffer.kind != BufferKind::state) continue;
-      if (options.keep_states)
+      if (options.keep_states || runs_once(options))
         touch(buffer);
       else
-        states_.emplace_back(&buffer, bytes(buffer));
+        states_.emplace_back(&buffer, are_zeros(buffer) ? "" : bytes(buffer));
     }
   }
 
   Status operator()() const {
-    for (const auto& [buffer, saved] : states_) std::memcpy(arena_ + buffer->offset, saved.data(), saved.size());
+    for (const auto& [buffer, saved] : states_) {
+      if (saved.empty())
+        std::memset(arena_ + buffer->offset, 0, static_cast<size_t>(buffer->extent()));
+      else
+        std::memcpy(arena_ + buffer->offset, saved.data(), saved.size());
+    }
     if (!poison_) return backend_.upload(of_kinds({BufferKind::state}));
     poison(device_, arena_);
     return backend_.upload(
@@ -61,6 +70,12 @@ class Reset {
     volatile std::byte* const begin = arena_ + buffer.offset;
     for (int64_t at = 0; at < buffer.extent(); at += page) begin[at] = begin[at];
   }
+  // Such as an optimizer's tensors: these would take as much memory again.
+  bool are_zeros(const Buffer& buffer) const {
+    const std::byte* const begin = arena_ + buffer.offset;
+    const auto size = static_cast<size_t>(buffer.extent());
+    return size == 0 || (*begin == std::byte{0} && std::memcmp(begin, begin + 1, size - 1) == 0);
+  }
   std::string bytes(const Buffer& buffer) const {
     return {reinterpret_cast<const char*>(arena_ + buffer.offset), static_cast<size_t>(buffer.extent())};
   }
@@ -69,7 +84,7 @@ class Reset {
   Backend& backend_;
   std::byte* const arena_;
   const bool poison_;
-  std::vector<std::pair<const Buffer*, std::string>> states_;
+  std::vector<std::pair<const Buffer*, std::string>> states_;  // empty: zeros
 };
 
 uint64_t hash_outputs(const DeviceProgram& device, std::byte* arena) {
@@ -369,6 +384,7 @@ Result<RunResult> run(const Program* whole, const Job& job, Transport& transport
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    prepare(program, job, transport, options, cores.pins, waiting));
   RETURN_IF_ERROR(upload_prepared(*backend, transport, waiting));
+  give_back_freed();  // what weights were received in
   waiting.patience_s = options.watchdog_s;
 
   RunResult result;

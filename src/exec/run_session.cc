@@ -195,6 +195,7 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
   const auto place = [&](const Buffer& buffer, std::string_view raw) { return backend->place(buffer, raw); };
   RETURN_IF_ERROR(place_states(joined, job.states, place, transport, waiting));
   RETURN_IF_ERROR(agree(transport, backend->upload(every_buffer), waiting));
+  give_back_freed();  // what weights and states were received in
   waiting.patience_s = options.watchdog_s;
   if (options.check_numbers && backend->runs_ahead() && options.notice)
     options.notice(fmt::format("device {} does not look for what is no number: a GPU keeps it to itself", device.name));

@@ -2,9 +2,16 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <fstream>
+#include <numeric>
+#include <string>
+#include <string_view>
+
+#include "base/file.h"
+#include "base/mapped_file.h"
 
 namespace nlsplit {
 namespace {
@@ -30,6 +37,33 @@ TEST(ResidentMemory, KnowsThePeakAndForgetsIt) {
   } else {
     EXPECT_GE(peak_resident_bytes(), with_block);
   }
+}
+
+int64_t resident_pages() {
+  int64_t all = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident;
+  return resident;
+}
+
+// The sum of all bytes: it looks at them.
+int64_t sum_of(std::string_view bytes) { return std::accumulate(bytes.begin(), bytes.end(), int64_t{0}); }
+
+TEST(ResidentMemory, AMappedFileTakesNoneOnceItIsForgottenAndKeepsItsBytes) {
+  constexpr int64_t size = 32 << 20;
+  const std::string path = testing::TempDir() + "/forgotten";
+  ASSERT_TRUE(write_file(path, std::string(size, 'x')).ok());
+  const auto file = MappedFile::open(path);
+  ASSERT_TRUE(file.ok());
+  const std::string_view bytes = (*file)->bytes();
+  ASSERT_EQ(sum_of(bytes), size * 'x');
+  const int64_t looked_at = resident_pages(), pages_of_file = size / sysconf(_SC_PAGESIZE);
+  forget_mapped(bytes.substr(1, bytes.size() - 2));
+  EXPECT_LT(resident_pages(), looked_at - pages_of_file / 2);
+  EXPECT_EQ(sum_of(bytes), size * 'x');
+
+  std::string own(size, 'y');
+  forget_mapped(own);  // is no file's
+  EXPECT_EQ(sum_of(own), size * 'y');
 }
 
 }  // namespace

@@ -95,6 +95,27 @@ TEST_F(Conditions, WhatTheProcessHeldInMemoryIsSaid) {
   EXPECT_GT(processes[0].at("peak_bytes"), arenas);
 }
 
+// Beside the arena there are code and small things: not the file of the weights, and no copy of the optimizer's zeros.
+TEST_F(Conditions, AnArenaIsNearlyAllThatATrainingHolds) {
+  constexpr int64_t weights = int64_t{3} * 2048 * 2048 * 4;
+  const std::string training = scratch_.write("training.yaml", R"(
+model: "zoo:mlp?layers=3&inputs=2048&hidden=2048"
+workload: {mode: training, batch: 2, micro_batches: [2], optimizer: adam}
+devices: {A: {host: here, memory: 4GiB, costs: {roofline: {compute: 10GFLOPS, memory: 10GBps}}}}
+source: here
+sink: here
+plans: {one: [rest@A]}
+)");
+  for (const char* command : {"train --steps 2", "run --warmup 1 --repeats 1"}) {
+    const Outcome outcome =
+        nlbench(fmt::format("{} {} --plan one --transport threads --json {}", command, training, scratch_ / "r"));
+    ASSERT_EQ(outcome.code, 0) << outcome.err;
+    const nlohmann::json held = json_of(scratch_ / "r").at("conditions").at("processes").at(0);
+    const int64_t kept = std::string(command).starts_with("run") ? weights : 0;  // for the next repeat
+    EXPECT_LT(held.at("peak_bytes").get<int64_t>() - held.at("arena_bytes").get<int64_t>(), kept + weights) << command;
+  }
+}
+
 TEST_F(Conditions, TrainingOnAGpuIsSimulatedAndRefused) {
   const std::string training = scratch_.write(
       "training.yaml", with_a_gpu("zoo:simple_cnn", "mode: training, batch: 4, micro_batches: [2], optimizer: sgd"));
