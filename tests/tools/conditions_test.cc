@@ -97,9 +97,9 @@ TEST_F(Conditions, WhatTheProcessHeldInMemoryIsSaid) {
 
 // Beside the arena there are code and small things: not the file of the weights, and no copy of the optimizer's zeros.
 TEST_F(Conditions, AnArenaIsNearlyAllThatATrainingHolds) {
-  constexpr int64_t weights = int64_t{3} * 2048 * 2048 * 4;
+  constexpr int64_t weights = int64_t{3} * 2048 * 2048 * 4;  // but for the last, small layer
   const std::string training = scratch_.write("training.yaml", R"(
-model: "zoo:mlp?layers=3&inputs=2048&hidden=2048"
+model: "zoo:mlp?layers=4&inputs=2048&hidden=2048"
 workload: {mode: training, batch: 2, micro_batches: [2], optimizer: adam}
 devices: {A: {host: here, memory: 4GiB, costs: {roofline: {compute: 10GFLOPS, memory: 10GBps}}}}
 source: here
