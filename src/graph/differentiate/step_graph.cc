@@ -10,6 +10,14 @@
 namespace nlsplit::inline graph {
 namespace {
 
+// An optimizer's steps are smaller than what such elements are apart.
+Error weight_is_rounded(const Value& weight) {
+  return unsupported(
+      fmt::format("weight {} is {}: training needs f32; the model's ?weights=f32 makes f32 of a file's, weight_bits=32 "
+                  "of the zoo's",
+                  weight.name, to_string(weight.type)));
+}
+
 // Of the network's nodes: the one that makes the output, or what that is a view of. The loss is computed there.
 size_t last_node(const Graph& network) {
   const Value& output = network.value(network.outputs[0]);
@@ -184,15 +192,13 @@ std::vector<ValueId> changed_weights(const StepNodes& nodes) {
 
 Result<StepGraph> step_graph(const Graph& given, const TrainingOptions& options) {
   for (const Value& value : given.values) {
-    if (is_scaled(value.type.dtype))
-      return unsupported(fmt::format("training a network whose weight {} is {}", value.name, to_string(value.type)));
+    if (is_scaled(value.type.dtype)) return weight_is_rounded(value);
   }
   for (const Node& node : given.nodes) {
     if (node.op != Op::Linear) continue;
     const Value& weight = given.value(node.inputs[1]);
     if (is_half(weight.type.dtype) && given.value(node.inputs[0]).type.dtype == DType::f32)
-      return unsupported(
-          fmt::format("training a network in f32 whose weight {} is {}", weight.name, to_string(weight.type)));
+      return weight_is_rounded(weight);
   }
   StepGraph step;
   StepNodes& nodes = step.nodes;
