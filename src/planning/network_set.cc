@@ -84,10 +84,11 @@ class NetworkSet {
   Status add_ping_pong(size_t a, size_t b) {
     const Device *ping = device_on(a), *pong = device_on(b);
     PingPongOptions options{.eager_limit = set_.eager_limit};
-    if (ping != nullptr) options.level_a = ping->level;
-    if (pong != nullptr) options.level_b = pong->level;
+    // What a GPU's messages take besides, its copies, has its own figures: its host computes nothing here.
+    if (ping != nullptr && !is_gpu(ping->level.isa)) options.level_a = ping->level;
+    if (pong != nullptr && !is_gpu(pong->level.isa)) options.level_b = pong->level;
     // Stages that are emulated sleep, and whoever sleeps wakes later than who computes.
-    const bool emulated = ping != nullptr && pong != nullptr && ping->slowdown > 0 && pong->slowdown > 0;
+    const bool emulated = options.level_a && options.level_b && ping->slowdown > 0 && pong->slowdown > 0;
     if (emulated) options.chores = emulated_chores;
     PingPong test = ping_pong(name(a), name(b), options);
     const std::string folder = fmt::format("g{}", set_.tests.size() + 1);

@@ -14,8 +14,6 @@
 namespace nlsplit::inline graph {
 namespace {
 
-int64_t head_of(const LlamaSizes& sizes) { return sizes.head == 0 ? sizes.hidden / sizes.heads : sizes.head; }
-
 // Each token takes the experts whose scores are the largest.
 ValueId mixture(ZooNet& net, const std::string& name, ValueId x, const LlamaSizes& sizes, double gain) {
   const auto softmax = [&](const std::string& of, ValueId scores) {
@@ -105,6 +103,8 @@ Caches caches_of(ZooNet& net, const LlamaSizes& sizes) {
 }
 
 }  // namespace
+
+int64_t head_of(const LlamaSizes& sizes) { return sizes.head == 0 ? sizes.hidden / sizes.heads : sizes.head; }
 
 bool is_local(const LlamaSizes& sizes, int64_t layer) {
   return sizes.window > 0 && (sizes.window_period == 0 || layer % sizes.window_period != sizes.window_period - 1);

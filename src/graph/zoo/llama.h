@@ -39,6 +39,7 @@ struct LlamaSizes {  // Llama 3 8B's; head width even, heads a multiple of kv_he
   int64_t candidates = 1;   // how many of these
   int64_t cache_bits = 32;  // of a kept number: 32, f32, or 16, f16
 };
+int64_t head_of(const LlamaSizes& sizes);  // the width of one
 bool is_local(const LlamaSizes& sizes, int64_t layer);
 // What is wrong with the context, or with the experts; "": nothing.
 std::string wrong_context(const LlamaSizes& sizes);

@@ -165,14 +165,12 @@ Result<StoredTypes> stored_types(const ZooValues& values, const LlamaSizes& size
   const auto found = std::ranges::find(types, bits, &std::pair<int, DType>::first);
   if (found == types.end()) return invalid_input(fmt::format("weight_bits {} are none of 32, 16, 8 and 4", bits));
   const DType type = found->second;
-  const int64_t head = sizes.head == 0 ? sizes.hidden / sizes.heads : sizes.head;
   for (const auto& [name, row] : {std::pair{"hidden", sizes.hidden}, std::pair{"ffn", sizes.ffn},
-                                  std::pair{"the width of all heads,", head * sizes.heads}}) {
+                                  std::pair{"the width of all heads,", head_of(sizes) * sizes.heads}}) {
     if (row % block_of(type) != 0)
       return invalid_input(
-          fmt::format("{} {} is not a multiple of {}, the weights that share a scale with "
-                      "weight_bits {}",
-                      name, row, block_of(type), bits));
+          fmt::format("{} {} is not a multiple of {}, the weights that share a scale with weight_bits {}", name, row,
+                      block_of(type), bits));
   }
   return StoredTypes([type](const std::string& name) { return name.ends_with(".gate.weight") ? DType::f32 : type; });
 }
