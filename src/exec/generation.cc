@@ -44,6 +44,25 @@ std::span<const float> floats(const SessionState& state, std::string_view progra
   return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
+bool keeps_positions(const Program& program) {
+  const auto puts_in_place = [&](const Instr& instr) {
+    if (instr.opcode != Opcode::compute) return false;
+    const ComputeDesc& desc = program.descs[static_cast<size_t>(instr.desc)];
+    return desc.op == Op::TensorScatter && desc.own_inputs() > 2 && attr_string(desc.attrs, "mode") == "linear";
+  };
+  for (const DeviceProgram& device : program.devices) {
+    const auto is_state = [&](const Operand& operand) {
+      return operand.buffer.valid() && device.buffer(device.root(operand.buffer)).kind == BufferKind::state;
+    };
+    for (const Segment& segment : device.segments) {
+      for (const Instr& instr : segment.instrs) {
+        if (std::ranges::any_of(instr.writes, is_state) && !puts_in_place(instr)) return false;
+      }
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 Result<GenerationForm> generation_form(const Session& session) {
@@ -98,6 +117,7 @@ Result<GenerationForm> generation_form(const Session& session) {
     (prompts ? form.prefill : form.decode) = static_cast<int>(p);
   }
   if (form.decode < 0) return invalid_input(fmt::format("session {} has no program decode", session.name));
+  form.keeps_positions = std::ranges::all_of(session.programs, keeps_positions);
   return form;
 }
 
@@ -133,6 +153,10 @@ Status check_prompts(const GenerationForm& form, std::span<const std::vector<int
 GenerationBatch::GenerationBatch(const GenerationForm& form)
     : form_(form), tokens_(static_cast<size_t>(form.sequences)) {}
 
+int64_t GenerationBatch::common_prefix(size_t slot, std::span<const int32_t> prompt) const {
+  return std::ranges::mismatch(tokens_[slot], prompt).in2 - prompt.begin();
+}
+
 GenerationBatch::Slots GenerationBatch::of_micro_batch(int micro_batch) const {
   const size_t each = tokens_.size() / static_cast<size_t>(form_.micro_batches), m = static_cast<size_t>(micro_batch);
   return {m * each, (m + 1) * each};
@@ -162,13 +186,13 @@ void GenerationBatch::write(const BatchStep& step, int micro_batch, const Sessio
   const int64_t row = step.execution == Execution::prefill ? form_.chunk : 1;
   const auto [begin, end] = of_micro_batch(micro_batch);
   const size_t count = end - begin;
-  // A slot that does nothing sees none of its positions; what is written behind a length means nothing.
+  // A slot that does nothing sees none of its positions. What it writes lies behind what it keeps, and means nothing.
   std::vector<int64_t> ids(count * static_cast<size_t>(row), 0), begins(count, 0), lengths(count, 0), last(count, 0);
   for (size_t i = 0; i < count; ++i) {
     const SlotStep& does = step.slots[begin + i];
+    begins[i] = does.begin;
     if (does.tokens == 0) continue;
     std::copy_n(tokens_[begin + i].begin() + does.begin, does.tokens, ids.begin() + static_cast<int64_t>(i) * row);
-    begins[i] = does.begin;
     lengths[i] = does.begin + row;
     last[i] = does.tokens - 1;
   }

@@ -32,6 +32,8 @@ struct GenerationForm {
   int64_t context = 0;                               // positions that are kept of a sequence
   int64_t vocabulary = 0;                            // tokens there are
   int prefill = -1, decode = 0;                      // Programs; -1: prompts go through decode
+  // All states are caches in which each position has its place, so what is kept of a sequence can be cut to any length.
+  bool keeps_positions = false;
 
   BatchForm batch() const { return {.slots = sequences, .chunk = prefill >= 0 ? chunk : 1, .context = context}; }
 };
@@ -56,6 +58,8 @@ class GenerationBatch {
 
   // Expects what check_prompt accepts. The batch, and what joins and leaves it, is the caller's.
   void begin(size_t slot, std::vector<int32_t> prompt) { tokens_[slot] = std::move(prompt); }
+  // How many of the first tokens are those of the slot's sequence, also after that has left.
+  int64_t common_prefix(size_t slot, std::span<const int32_t> prompt) const;
   // Executions for nobody, as so many of each Program will be chosen at once, before all others; nothing: they have
   // run.
   struct AtOnce {

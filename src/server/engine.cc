@@ -16,8 +16,9 @@ double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::
 
 }  // namespace
 
-Engine::Engine(const GenerationForm& form, int64_t most_waiting)
+Engine::Engine(const GenerationForm& form, int64_t most_waiting, PrefixReuse reuse)
     : form_(form),
+      reuses_(reuse == PrefixReuse::on && form.keeps_positions),
       executions_(form),
       admission_(form.batch(), most_waiting),
       in_slot_(static_cast<size_t>(form.sequences)) {
@@ -34,7 +35,7 @@ std::optional<uint64_t> Engine::submit(EngineRequest request) {
   ++next_id_;
   ++counts_.accepted;
   counts_.prompt_tokens += request.prompt.size();
-  active_.emplace(id, Active{std::move(request), Clock::now(), {}, {}, 0});
+  active_.emplace(id, Active{std::move(request), Clock::now(), {}, {}, 0, 0});
   condition_.notify_one();
   return id;
 }
@@ -84,7 +85,7 @@ void Engine::finish(uint64_t id, Finish how) {
   } else {
     ++counts_.failed;
   }
-  active.request.on_finish(how);
+  active.request.on_finish(how, active.cached);
   active_.erase(found);
 }
 
@@ -118,7 +119,7 @@ void Engine::take_tokens(const SessionState& state) {
     if (!in_slot_[slot]) continue;
     const uint64_t id = *in_slot_[slot];
     if (std::ranges::find(no_numbers, slot) != no_numbers.end()) {
-      admission_.batch().leave(slot);
+      admission_.batch().leave_nothing(slot);
       in_slot_[slot].reset();
       finish(id, Finish::failed);
       continue;
@@ -140,9 +141,17 @@ void Engine::take_tokens(const SessionState& state) {
 
 // With the lock.
 void Engine::admit() {
-  for (const auto& [id, slot] : admission_.admit()) {
+  CommonPrefixOf common;
+  if (reuses_)
+    common = [this](uint64_t id, size_t slot) {
+      return executions_.common_prefix(slot, active_.at(id).request.prompt);
+    };
+  for (const auto& [id, slot, reused] : admission_.admit(common)) {
+    Active& active = active_.at(id);
     in_slot_[slot] = id;
-    executions_.begin(slot, active_.at(id).request.prompt);
+    active.cached = reused;
+    counts_.cached_tokens += static_cast<uint64_t>(reused);
+    executions_.begin(slot, active.request.prompt);
   }
 }
 

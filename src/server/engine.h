@@ -1,7 +1,7 @@
 // The engine of a server: requests become sequences of a running session, which join the batch and leave it while it
 // goes on. Which execution comes next is decided in serving/admission.h.
 //
-//   Engine engine(form, 16);                                        // 16 may wait
+//   Engine engine(form, 16, PrefixReuse::on);                       // 16 may wait
 //   const auto id = engine.submit({prompt, 64, sampling, told});    // any thread; nothing: not taken
 //   run_session(&session, job, engine.choices(cancelled), …);                // until `cancelled` says so
 //
@@ -38,13 +38,18 @@ struct EngineRequest {
   int64_t tokens = 1;           // at most
   Sampling sampling;
   std::function<bool(TokenId token)> on_token;  // true: the sequence ends with it
-  std::function<void(Finish)> on_finish;        // once, the last that is told
+  // Once, the last that is told. cached: so many tokens of the prompt were in the slot already.
+  std::function<void(Finish how, int64_t cached)> on_finish;
 };
+
+// Whether a prompt goes on behind what it shares with the sequence that its slot had last (serving/batch.h). It does
+// not where the model's states cannot be cut to a prefix.
+enum class PrefixReuse : uint8_t { off, on };
 
 class Engine {
  public:
   // most_waiting: requests, beside those that run.
-  Engine(const GenerationForm& form, int64_t most_waiting);
+  Engine(const GenerationForm& form, int64_t most_waiting, PrefixReuse reuse);
 
   // Any thread. Nothing: as many as may run and wait; or the engine stops.
   std::optional<uint64_t> submit(EngineRequest request);
@@ -69,7 +74,7 @@ class Engine {
   struct Active {
     EngineRequest request;
     Clock::time_point arrived, first, latest;
-    int64_t made = 0;
+    int64_t made = 0, cached = 0;
   };
 
   Choice next(const SessionState& state, bool (*cancelled)());
@@ -79,6 +84,7 @@ class Engine {
   void admit();
 
   const GenerationForm form_;
+  const bool reuses_;
   GenerationBatch executions_;  // the session's thread alone
   Execution ran_ = Execution::none;
   Clock::time_point began_;

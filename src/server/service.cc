@@ -57,13 +57,13 @@ class Answering {
     return stream_.ended();
   }
 
-  void on_finish(Finish how) {
+  void on_finish(Finish how, int64_t cached) {
     if (how == Finish::shutdown) return break_off(503, "server_error", "the server ends");
     if (how == Finish::failed || !wrong_.empty())
       return break_off(500, "server_error", wrong_.empty() ? "the run of the model broke off" : wrong_);
     const std::string rest = stream_.finish();
     const std::string finish = stream_.ended() ? "stop" : "length";
-    const Usage usage{prompt_, std::ssize(tokens_)};
+    const Usage usage{prompt_, std::ssize(tokens_), cached};
     if (!streams_) {
       reply_.whole(
           {200, "application/json", whole_answer(head_, {text_ + rest, finish, usage, tokens_, with_tokens_})});
@@ -173,7 +173,7 @@ void Service::complete(Route route, const std::string& body, const HttpReply& re
   const auto answering =
       std::make_shared<Answering>(head, *request, tokenizer_, std::ssize(engine_request->prompt), reply);
   engine_request->on_token = [answering](TokenId token) { return answering->on_token(token); };
-  engine_request->on_finish = [answering](Finish how) { answering->on_finish(how); };
+  engine_request->on_finish = [answering](Finish how, int64_t cached) { answering->on_finish(how, cached); };
   // Before it may make its first token: what is told on the session's thread comes behind.
   const auto id = engine_.submit(std::move(*engine_request));
   if (!id && engine_.ended()) return reply.whole(refused(503, "server_error", "the server ends"));

@@ -8,14 +8,16 @@ bool Admission::offer(const WaitingRequest& request) {
   return true;
 }
 
-std::vector<JoinedRequest> Admission::admit() {
+std::vector<JoinedRequest> Admission::admit(const CommonPrefixOf& common) {
   std::vector<JoinedRequest> joined;
   while (!waiting_.empty()) {
-    const auto slot = batch_.free_slot();
-    if (!slot) break;
     const WaitingRequest& first = waiting_.front();
-    batch_.join(*slot, first.prompt, first.tokens);
-    joined.push_back({first.id, *slot});
+    CommonPrefix of_first;
+    if (common) of_first = [&](size_t slot) { return common(first.id, slot); };
+    const auto taken = batch_.slot_for(first.prompt, of_first);
+    if (!taken) break;
+    batch_.join(taken->slot, first.prompt, first.tokens, taken->reused);
+    joined.push_back({first.id, taken->slot, taken->reused});
     waiting_.pop_front();
   }
   return joined;

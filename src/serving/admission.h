@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <vector>
 
 #include "serving/batch.h"
@@ -18,7 +19,11 @@ struct WaitingRequest {
 struct JoinedRequest {
   uint64_t id = 0;
   size_t slot = 0;
+  int64_t reused = 0;  // tokens of its prompt, which the slot keeps
 };
+
+// Of a request that waits and the sequence that a free slot had last: as CommonPrefix.
+using CommonPrefixOf = std::function<int64_t(uint64_t id, size_t slot)>;
 
 class Admission {
  public:
@@ -31,8 +36,8 @@ class Admission {
 
   // false: there are as many as may wait and run.
   bool offer(const WaitingRequest& request);
-  // Those that waited longest take the free slots.
-  std::vector<JoinedRequest> admit();
+  // Those that waited longest take the free slots, as Batch::slot_for says.
+  std::vector<JoinedRequest> admit(const CommonPrefixOf& common);
   // false: it does not wait.
   bool withdraw(uint64_t id);
 

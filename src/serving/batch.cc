@@ -10,21 +10,29 @@ int64_t positions_of(int64_t prompt, int64_t tokens) { return prompt + tokens - 
 
 Batch::Batch(BatchForm form) : form_(form), slots_(static_cast<size_t>(form.slots)) {}
 
-std::optional<size_t> Batch::free_slot() const {
+std::optional<SlotChoice> Batch::slot_for(int64_t prompt, const CommonPrefix& common) const {
+  std::optional<SlotChoice> oldest, longest;
   for (size_t s = 0; s < slots_.size(); ++s) {
-    if (is_free(s)) return s;
+    if (!is_free(s)) continue;
+    const int64_t kept = slots_[s].seen;
+    const int64_t reused = common && kept > 0 ? std::min({common(s), kept, prompt - 1}) : 0;
+    const auto is_older = [&](const auto& than) { return !than || slots_[s].left < slots_[than->slot].left; };
+    if (is_older(oldest)) oldest = {s, reused};
+    if (reused == 0 || reused < std::min(prompt - reused, kept - reused)) continue;
+    if (!longest || reused > longest->reused || (reused == longest->reused && is_older(longest))) longest = {s, reused};
   }
-  return std::nullopt;
+  return longest ? longest : oldest;
 }
 
 int64_t Batch::running() const {
   return std::ranges::count_if(slots_, [](const Slot& slot) { return slot.most != 0; });
 }
 
-void Batch::join(size_t slot, int64_t prompt, int64_t tokens) {
+void Batch::join(size_t slot, int64_t prompt, int64_t tokens, int64_t reused) {
   CHECK(is_free(slot), "two sequences in one slot");
+  CHECK(reused >= 0 && reused < prompt && reused <= slots_[slot].seen, "a prefix that is not there");
   CHECK(prompt > 0 && tokens > 0 && positions_of(prompt, tokens) <= form_.context, "a sequence without room");
-  slots_[slot] = {.known = prompt, .seen = 0, .made = 0, .most = tokens};
+  slots_[slot] = {.known = prompt, .seen = reused, .made = 0, .most = tokens, .left = 0};
 }
 
 BatchRow Batch::row(int most) const {
@@ -51,9 +59,10 @@ std::vector<SlotStep> Batch::step(Execution execution, size_t begin, size_t end)
   std::vector<SlotStep> steps(end - begin);
   for (size_t s = begin; s < end; ++s) {
     Slot& slot = slots_[s];
-    if (slot.seen == slot.known) continue;
     SlotStep& does = steps[s - begin];
     does.begin = std::min(slot.seen, form_.context - room);
+    if (is_free(s)) slot.seen = slot.known = does.begin;  // the execution writes behind it, wherever that means nothing
+    if (slot.seen == slot.known) continue;
     does.tokens = std::min(room, slot.known - does.begin);
     slot.seen = does.begin + does.tokens;
     does.gives_token = slot.seen == slot.known;
@@ -72,6 +81,14 @@ bool Batch::made(size_t slot) {
   return ++slots_[slot].made >= slots_[slot].most;
 }
 
-void Batch::leave(size_t slot) { slots_[slot] = {}; }
+void Batch::leave(size_t slot) {
+  const int64_t seen = slots_[slot].seen;
+  slots_[slot] = {.known = seen, .seen = seen, .made = 0, .most = 0, .left = ++left_};
+}
+
+void Batch::leave_nothing(size_t slot) {
+  leave(slot);
+  slots_[slot].known = slots_[slot].seen = 0;
+}
 
 }  // namespace nlsplit::inline serving

@@ -3,7 +3,8 @@
 // for the real server and for the simulated one.
 //
 //   Batch batch({.slots = 4, .chunk = 16, .context = 512});
-//   batch.join(*batch.free_slot(), prompt.size(), 64);
+//   const auto taken = batch.slot_for(prompt.size(), common);   // where the prompt's beginning may lie already
+//   batch.join(taken->slot, prompt.size(), 64, taken->reused);
 //   const BatchStep step = batch.step();     // …run it; for each slot whose step gives a token:
 //   if (batch.made(slot)) batch.leave(slot);
 //
@@ -11,10 +12,14 @@
 // Prefill takes a chunk of every such sequence, and the last token of all others. So each execution makes one token of
 // every sequence whose prompt has been read, and none waits for another's prompt longer than one execution takes
 // (Agrawal et al., "Sarathi-Serve", OSDI 2024).
+//
+// A slot keeps the keys and values of a sequence that has left. A later prompt that begins with the same tokens goes on
+// behind them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -34,7 +39,7 @@ enum class Execution : uint8_t { none, prefill, decode };
 // What a slot does in an execution. It may begin before what the model has not seen: a chunk near the end of the
 // context takes some tokens again, which gives the same keys and values.
 struct SlotStep {
-  int64_t begin = 0;         // position of the first token that is taken
+  int64_t begin = 0;         // position of the first token that is taken; what is there and behind is overwritten
   int64_t tokens = 0;        // so many; 0: the slot does nothing
   bool gives_token = false;  // one comes behind the last of them
 };
@@ -55,18 +60,32 @@ struct BatchRow {
   bool gives_tokens = false;  // before the last one
 };
 
+// Where a request runs, and how many of its prompt's tokens need not be seen again.
+struct SlotChoice {
+  size_t slot = 0;
+  int64_t reused = 0;
+};
+// How many tokens, from the first one on, a prompt shares with the sequence that a slot had last. Empty: nothing is
+// reused.
+using CommonPrefix = std::function<int64_t(size_t slot)>;
+
 class Batch {
  public:
   explicit Batch(BatchForm form);
 
   const BatchForm& form() const { return form_; }
-  std::optional<size_t> free_slot() const;  // the lowest
+  // The free slot for a prompt of so many tokens. Nothing: none is free. It is the one that keeps the longest prefix of
+  // the prompt, if that is at least as long as the rest of the prompt, or as what the slot keeps besides: else users
+  // who share nothing but the first tokens of a template would take each other's slots in turn. Otherwise it is the
+  // slot that was left least recently. The last token of a prompt is always seen anew: its successor is wanted.
+  std::optional<SlotChoice> slot_for(int64_t prompt, const CommonPrefix& common) const;
   bool is_free(size_t slot) const { return slots_[slot].most == 0; }
   int64_t running() const;
 
   // A sequence with a prompt of so many tokens, of which at most so many are made. The slot is free, both are at least
-  // 1, and there is room: positions_of(prompt, tokens) <= context.
-  void join(size_t slot, int64_t prompt, int64_t tokens);
+  // 1, and there is room: positions_of(prompt, tokens) <= context. reused: of the prompt's tokens the slot still keeps
+  // so many, as slot_for says.
+  void join(size_t slot, int64_t prompt, int64_t tokens, int64_t reused = 0);
   // The next execution; what it takes counts as seen from now on.
   BatchStep step();
   // The executions that may be chosen at once: chunks of prompts until the first prompt ends, or `most` tokens of each
@@ -76,16 +95,21 @@ class Batch {
   std::vector<SlotStep> step(Execution execution, size_t begin, size_t end);
   // The slot's token came. true: it was the last one that was asked for.
   bool made(size_t slot);
+  // What the model has seen of the sequence stays, until another one joins.
   void leave(size_t slot);
+  // And nothing stays.
+  void leave_nothing(size_t slot);
 
  private:
   struct Slot {
-    int64_t known = 0, seen = 0;  // tokens; those that the model has seen
+    int64_t known = 0, seen = 0;  // tokens; those that the model has seen, and, of a free slot, keeps
     int64_t made = 0, most = 0;   // 0: the slot is free
+    uint64_t left = 0;            // how many sequences had left when its last one did; 0: it had none
   };
 
   BatchForm form_;
   std::vector<Slot> slots_;
+  uint64_t left_ = 0;
 };
 
 }  // namespace nlsplit::inline serving

@@ -36,7 +36,7 @@ std::vector<ServedRequest> simulate_serving(const RequestTrace& trace, const Bat
   };
   while (true) {
     while (next < requests.size() && requests[next].at_s <= now) arrive();
-    for (const auto& [id, slot] : admission.admit()) in_slot[slot] = static_cast<size_t>(id);
+    for (const auto& [id, slot, reused] : admission.admit({})) in_slot[slot] = static_cast<size_t>(id);
     const BatchStep step = admission.batch().step();
     if (step.execution == Execution::none) {
       if (next == requests.size()) return served;

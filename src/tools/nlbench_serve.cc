@@ -29,6 +29,7 @@ struct ServeArguments {
   HttpOptions http{.port = 8080};
   std::string tokenizer, token_file, model, port_file;
   int64_t waiting = -1;  // -1: as many as there are slots
+  bool no_reuse = false;
 };
 
 // What rank 0 has read, and serves.
@@ -99,12 +100,15 @@ class OpenServer {
   OpenServer(const ServeArguments& arguments, Serving serving)
       : arguments_(arguments),
         serving_(std::move(serving)),
-        engine_(serving_.job.form, arguments.waiting < 0 ? serving_.job.form.sequences : arguments.waiting),
+        engine_(serving_.job.form, arguments.waiting < 0 ? serving_.job.form.sequences : arguments.waiting,
+                arguments.no_reuse ? PrefixReuse::off : PrefixReuse::on),
         service_(service_options(), serving_.tokenizer, serving_.chat, serving_.job.form, engine_) {}
 
   // HTTP on a thread of its own, beside a session that runs on this one.
   Status run(const RunOnRanks& session) {
     const GenerationForm& form = serving_.job.form;
+    if (!form.keeps_positions && !arguments_.no_reuse)
+      fmt::print(stderr, "nlbench: prompts are computed whole: this model's states cannot be cut to a prefix\n");
     if (!serving_.chat.ok()) fmt::print(stderr, "nlbench: no conversations: {}\n", serving_.chat.error().to_string());
     fmt::print(stderr, "nlbench: {} serves {} at once, {} positions each, at {}\n", name_of_model(serving_, arguments_),
                counted(form.sequences, "request"), form.context, url_of(arguments_.http.address, http_->port()));
@@ -188,6 +192,9 @@ void add_serve_command(CLI::App& app, int& code) {
                    "So many requests may wait for one of the places; those beyond are told to come again, with "
                    "status 429 (default: as many as run at once)")
       ->check(at_least(0));
+  command->add_flag(
+      "--no-prefix-reuse", a->no_reuse,
+      "Compute each prompt whole, also where its place has kept its first tokens from the request before");
   command->add_option("--model-name", a->model, "What the model is called (default: by its file)")->type_name("NAME");
   command->add_option("--tokenizer", a->tokenizer, "tokenizer.json or FILE.gguf (default: the model's own)")
       ->type_name("FILE");

@@ -34,7 +34,7 @@ class ServiceTest : public ::testing::Test {
   const GenerationForm form_{.candidates = 20, .context = 64, .vocabulary = 701};
   const Tokenizer tokenizer_ = value_of(read_tokenizer(NLS_SOURCE_DIR "/tests/text/fixtures/smollm2.json"));
   const Result<ChatTemplate> chat_ = invalid_input("there is none");
-  Engine engine_{form_, 0};
+  Engine engine_{form_, 0, PrefixReuse::on};
   Service service_{{.model = "tiny", .token = ""}, tokenizer_, chat_, form_, engine_};
   std::unique_ptr<HttpServer> http_ = value_of(HttpServer::open(
       {}, [this](HttpRequest request, const HttpReply& reply) { service_.handle(std::move(request), reply); }));

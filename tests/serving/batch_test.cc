@@ -86,25 +86,31 @@ TEST(Batch, EveryExecutionMakesATokenOfEachRunningSequence) {
     const int64_t chunk = upto(6);
     Batch batch({.slots = upto(4), .chunk = chunk, .context = chunk + upto(30)});
     const auto slots = static_cast<size_t>(batch.form().slots);
-    std::vector<int64_t> known(slots), seen(slots);
+    std::vector<int64_t> known(slots), seen(slots), kept(slots);  // kept: what no execution has overwritten
     for (int steps = 0; steps < 100; ++steps) {
-      if (const auto slot = batch.free_slot(); slot && random() % 2 == 0) {
-        const int64_t prompt = upto(static_cast<int>(batch.form().context));
-        batch.join(*slot, prompt,
-                   1 + static_cast<int64_t>(random() % static_cast<unsigned>(batch.form().context - prompt + 1)));
-        known[*slot] = prompt;
-        seen[*slot] = 0;
+      const int64_t prompt = upto(static_cast<int>(batch.form().context)), shared = upto(40) - 10;
+      const auto taken = batch.slot_for(prompt, [&](size_t) { return std::max<int64_t>(shared, 0); });
+      if (taken && random() % 2 == 0) {
+        ASSERT_LT(taken->reused, prompt);
+        ASSERT_LE(taken->reused, kept[taken->slot]);
+        batch.join(taken->slot, prompt,
+                   1 + static_cast<int64_t>(random() % static_cast<unsigned>(batch.form().context - prompt + 1)),
+                   taken->reused);
+        known[taken->slot] = prompt;
+        seen[taken->slot] = taken->reused;
       }
       const BatchStep step = batch.step();
+      if (step.execution == Execution::none) continue;
       const int64_t room = step.execution == Execution::prefill ? chunk : 1;
       for (size_t s = 0; s < slots; ++s) {
         const SlotStep& does = step.slots[s];
         ASSERT_EQ(does.tokens > 0, !batch.is_free(s));
+        ASSERT_LE(does.begin + room, batch.form().context);
+        kept[s] = std::min(kept[s], does.begin) + does.tokens;
         if (does.tokens == 0) continue;
         ASSERT_LE(does.begin, seen[s]);  // nothing is left out
         ASSERT_GT(does.begin + does.tokens, seen[s]);
         ASSERT_LE(does.tokens, room);
-        ASSERT_LE(does.begin + room, batch.form().context);
         const bool decodes = known[s] - seen[s] == 1;
         seen[s] = does.begin + does.tokens;
         ASSERT_EQ(does.gives_token, seen[s] == known[s]);
@@ -117,11 +123,78 @@ TEST(Batch, EveryExecutionMakesATokenOfEachRunningSequence) {
   }
 }
 
+// What a slot keeps: all but the last token, which the model never sees.
+TEST(Batch, GoesOnBehindAPrefix) {
+  Batch batch({.slots = 1, .chunk = 4, .context = 32});
+  batch.join(0, 6, 3);
+  batch.step();
+  while (batch.step().slots[0].gives_token && !batch.made(0)) {
+  }
+  batch.leave(0);
+  EXPECT_EQ(batch.slot_for(20, [](size_t) { return 30; }).value().reused, 8);
+  EXPECT_EQ(batch.slot_for(6, [](size_t) { return 6; }).value().reused, 5);  // the last token is seen anew
+  EXPECT_EQ(batch.slot_for(6, {}).value().reused, 0);
+  batch.join(0, 20, 1, 8);
+  const BatchStep step = batch.step();
+  EXPECT_EQ(step.slots[0].begin, 8);
+  EXPECT_EQ(step.slots[0].tokens, 4);
+  batch.leave_nothing(0);
+  EXPECT_EQ(batch.slot_for(20, [](size_t) { return 30; }).value().reused, 0);
+}
+
+// Where a slot is free, an execution for the others writes a whole chunk: near the end of the context over what it has.
+TEST(Batch, KeepsWhatNoExecutionOverwrites) {
+  Batch batch({.slots = 2, .chunk = 4, .context = 16});
+  batch.join(0, 16, 1);
+  for (int i = 0; i < 4; ++i) batch.step();
+  batch.leave(0);
+  const auto all = [](size_t slot) { return slot == 0 ? 16 : 0; };
+  EXPECT_EQ(batch.slot_for(16, all).value().reused, 15);
+  batch.join(1, 1, 2);
+  EXPECT_EQ(batch.step().slots[0].begin, 15);  // decode
+  EXPECT_EQ(batch.slot_for(16, all).value().reused, 15);
+  batch.leave(1);
+  batch.join(1, 5, 1);
+  EXPECT_EQ(batch.step().slots[0].begin, 12);  // prefill
+  EXPECT_EQ(batch.slot_for(16, all).value().reused, 12);
+}
+
+TEST(Batch, TakesTheSlotOfTheLongestPrefixThatIsWorthIt) {
+  Batch batch({.slots = 4, .chunk = 8, .context = 256});
+  const auto run = [&](size_t slot, int64_t prompt) {
+    batch.join(slot, prompt, 1);
+    while (!batch.step().slots[slot].gives_token) {
+    }
+    batch.leave(slot);
+  };
+  const auto chosen = [&](int64_t prompt, std::vector<int64_t> common) {
+    const SlotChoice choice = batch.slot_for(prompt, [&](size_t slot) { return common[slot]; }).value();
+    return std::pair(choice.slot, choice.reused);
+  };
+  using Chosen = std::pair<size_t, int64_t>;
+  run(1, 100);
+  run(0, 60);
+  run(2, 100);
+  EXPECT_EQ(chosen(80, {0, 0, 0, 0}), Chosen(3, 0));  // it had no sequence
+  EXPECT_EQ(chosen(80, {50, 70, 60, 0}), Chosen(1, 70));
+  EXPECT_EQ(chosen(80, {60, 60, 60, 0}), Chosen(1, 60));   // left before the others
+  EXPECT_EQ(chosen(80, {10, 10, 10, 0}), Chosen(3, 0));    // a template's first tokens cost nobody the rest
+  EXPECT_EQ(chosen(20, {10, 10, 10, 0}), Chosen(1, 10));   // half of the prompt
+  EXPECT_EQ(chosen(200, {55, 10, 10, 0}), Chosen(0, 55));  // nearly all that the slot keeps
+  run(3, 100);
+  EXPECT_EQ(chosen(80, {0, 0, 0, 0}), Chosen(1, 0));
+  EXPECT_EQ(chosen(80, {10, 9, 10, 10}), Chosen(1, 9));  // what it shares is reused all the same
+  batch.join(1, 10, 1);
+  EXPECT_EQ(chosen(80, {0, 0, 0, 0}), Chosen(0, 0));
+  for (const size_t slot : {0, 2, 3}) batch.join(slot, 10, 1);
+  EXPECT_FALSE(batch.slot_for(80, {}));
+}
+
 TEST(Admission, IsFirstComeFirstServedUpToALimit) {
   Admission admission({.slots = 2, .chunk = 4, .context = 16}, 2);
   for (uint64_t id = 1; id <= 4; ++id) EXPECT_TRUE(admission.offer({id, 3, 2}));
   EXPECT_FALSE(admission.offer({5, 3, 2}));
-  auto joined = admission.admit();
+  auto joined = admission.admit({});
   ASSERT_EQ(joined.size(), 2u);
   EXPECT_EQ(joined[0].id, 1u);
   EXPECT_EQ(joined[1].slot, 1u);
@@ -130,9 +203,9 @@ TEST(Admission, IsFirstComeFirstServedUpToALimit) {
   EXPECT_FALSE(admission.withdraw(3));
   EXPECT_FALSE(admission.withdraw(1));
   EXPECT_TRUE(admission.offer({6, 3, 2}));
-  EXPECT_TRUE(admission.admit().empty());
+  EXPECT_TRUE(admission.admit({}).empty());
   admission.batch().leave(1);
-  joined = admission.admit();
+  joined = admission.admit({});
   ASSERT_EQ(joined.size(), 1u);
   EXPECT_EQ(joined[0].id, 4u);
   EXPECT_EQ(joined[0].slot, 1u);

@@ -33,7 +33,8 @@ std::string serving_scenario(const std::string& workload = "chunk: 4, sequences:
          "source: h1\nsink: h1\n"
          "plans:\n"
          "  one: [rest@a]\n"
-         "  layers: [..model.layers.0@a, rest@b]\n";
+         "  layers: [..model.layers.0@a, rest@b]\n"
+         "  heads: [rest@tensor(a+b)]\n";
 }
 
 // `nlbench serve`, until the end of the scope.
@@ -116,7 +117,10 @@ TEST(Serve, AnswersWholeAndInStreams) {
   EXPECT_EQ(whole.at("object"), "text_completion");
   EXPECT_EQ(whole.at("model"), "tiny");
   EXPECT_EQ(whole.at("choices").at(0).at("finish_reason"), "length");
-  EXPECT_EQ(whole.at("usage"), (json{{"prompt_tokens", 3}, {"completion_tokens", 6}, {"total_tokens", 9}}));
+  EXPECT_EQ(whole.at("usage"), (json{{"prompt_tokens", 3},
+                                     {"completion_tokens", 6},
+                                     {"total_tokens", 9},
+                                     {"prompt_tokens_details", {{"cached_tokens", 0}}}}));
   json streamed = request({5, 6, 7}, 6);
   streamed["stream"] = true;
   streamed["stream_options"] = {{"include_usage", true}};
@@ -166,6 +170,88 @@ TEST(Serve, GivesTheSameTokensWhateverElseRuns) {
     for (std::thread& client : clients) client.join();
     EXPECT_EQ(among, alone);
   }
+}
+
+int64_t cached_of(const json& answer) {
+  return answer.at("usage").at("prompt_tokens_details").at("cached_tokens").get<int64_t>();
+}
+
+// Conversations: each turn has all that was said before, and a few tokens more.
+struct Turns {
+  std::vector<std::vector<int>> answers;
+  int64_t prompts = 0, cached = 0;  // tokens
+};
+Turns converse(const Server& server, int who) {
+  Turns turns;
+  std::vector<int> said = {1, 2, 3, 4, 5};  // all begin alike
+  for (int turn = 0; turn < 4; ++turn) {
+    for (int t = 0; t <= (who + turn) % 5; ++t) said.push_back((who * 131 + turn * 31 + t * 17) % 701);
+    json body = request(said, 2 + (who + 2 * turn) % 7);
+    if (who % 3 == 0) body.update({{"temperature", 1.5}, {"seed", who}});
+    const json answer = server.complete(body);
+    turns.answers.push_back(answer.at("choices").at(0).at("token_ids").get<std::vector<int>>());
+    turns.prompts += std::ssize(said);
+    turns.cached += cached_of(answer);
+    said.insert(said.end(), turns.answers.back().begin(), turns.answers.back().end());
+  }
+  return turns;
+}
+
+// Conversations one after the other and all at once, against each with all computed anew: with layers on two machines,
+// by threads and by MPI, in micro-batches; heads on two.
+TEST(Serve, ReusesPrefixesAndGivesTheSameTokens) {
+  struct Case {
+    std::string plan;
+    int ranks;
+    std::string workload;
+  };
+  const std::string in_halves = "chunk: 4, sequences: 4, micro_batches: 2, context: 64, candidates: 20";
+  for (const auto& [plan, ranks, workload] :
+       {Case{"one", 1, ""}, {"layers", 1, ""}, {"layers", 2, ""}, {"layers", 1, in_halves}, {"heads", 1, ""}}) {
+    SCOPED_TRACE(fmt::format("{} {} {}", plan, ranks, workload));
+    constexpr int talkers = 6;
+    std::vector<Turns> anew;
+    {
+      const Server server(fmt::format("--plan {} --no-prefix-reuse", plan), 1, workload);
+      for (int who = 0; who < talkers; ++who) anew.push_back(converse(server, who));
+      EXPECT_EQ(server.metric("cached_tokens_total"), 0);
+    }
+    const Server server(fmt::format("--plan {} --waiting 20", plan), ranks, workload);
+    int64_t cached = 0;
+    for (size_t who = 0; who < talkers; ++who) {
+      const Turns turns = converse(server, static_cast<int>(who));
+      EXPECT_EQ(turns.answers, anew[who].answers);
+      EXPECT_GT(turns.cached * 2, turns.prompts);
+      cached += turns.cached;
+    }
+    std::vector<Turns> at_once(talkers);
+    std::vector<std::thread> clients;
+    for (size_t who = 0; who < talkers; ++who)
+      clients.emplace_back([&, who] { at_once[who] = converse(server, static_cast<int>(who)); });
+    for (std::thread& client : clients) client.join();
+    for (size_t who = 0; who < talkers; ++who) {
+      EXPECT_EQ(at_once[who].answers, anew[who].answers);
+      cached += at_once[who].cached;
+    }
+    EXPECT_EQ(server.metric("cached_tokens_total"), static_cast<double>(cached));
+  }
+}
+
+// The slot is full to the last position, and others run beside it before its prompt comes again.
+TEST(Serve, ReusesWhatOthersHaveNotOverwritten) {
+  const Server anew("--plan one --no-prefix-reuse"), server("--plan one");
+  std::vector<int> prompt;
+  for (int t = 0; t < 60; ++t) prompt.push_back((t * 37) % 701);
+  const json longest = request(prompt, 5), other = request({9, 8, 7, 6, 5, 4, 3}, 6);
+  const std::vector<int> expected = anew.tokens(longest);
+  EXPECT_EQ(server.tokens(longest), expected);
+  const json again = server.complete(longest);
+  EXPECT_EQ(again.at("choices").at(0).at("token_ids"), json(expected));
+  EXPECT_EQ(cached_of(again), 59);  // all but the last
+  EXPECT_EQ(server.tokens(other), anew.tokens(other));
+  const json behind = server.complete(longest);
+  EXPECT_EQ(behind.at("choices").at(0).at("token_ids"), json(expected));
+  EXPECT_EQ(cached_of(behind), 59);
 }
 
 TEST(Serve, DrawsAnewWithoutASeed) {

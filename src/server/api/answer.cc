@@ -21,7 +21,8 @@ ordered_json head_of(const AnswerHead& head, bool streams) {
 ordered_json usage_json(Usage usage) {
   return {{"prompt_tokens", usage.prompt},
           {"completion_tokens", usage.answer},
-          {"total_tokens", usage.prompt + usage.answer}};
+          {"total_tokens", usage.prompt + usage.answer},
+          {"prompt_tokens_details", {{"cached_tokens", usage.cached}}}};
 }
 
 ordered_json error_json(std::string_view type, std::string_view message) {

@@ -18,6 +18,7 @@ struct AnswerHead {
 
 struct Usage {
   int64_t prompt = 0, answer = 0;  // tokens
+  int64_t cached = 0;              // of the prompt: not computed anew
 };
 
 struct WholeAnswer {
