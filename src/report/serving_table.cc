@@ -19,9 +19,13 @@ std::string serving_text(const ServingSummary& summary) {
   Table table({{""}, {"p50", Align::right}, {"p95", Align::right}, {"p99", Align::right}, {"mean", Align::right}});
   add_row(table, "first token (TTFT)", summary.first_token);
   add_row(table, "each next token (TPOT)", summary.next_token);
-  return fmt::format("{}: {} answered, {} turned away, {} failed\n{:.1f} tokens/s, {:.3g} requests/s over {}\n\n{}",
+  const std::string reused = summary.cached_tokens == 0
+                                 ? std::string()
+                                 : fmt::format("of {} of prompts {} were reused\n",
+                                               counted(summary.prompt_tokens, "token"), summary.cached_tokens);
+  return fmt::format("{}: {} answered, {} turned away, {} failed\n{:.1f} tokens/s, {:.3g} requests/s over {}\n{}\n{}",
                      counted(summary.requests, "request"), summary.answered, summary.turned_away, summary.failed,
-                     summary.tokens_per_s, summary.requests_per_s, to_string(seconds(summary.seconds)),
+                     summary.tokens_per_s, summary.requests_per_s, to_string(seconds(summary.seconds)), reused,
                      table.to_string());
 }
 

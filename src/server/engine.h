@@ -42,13 +42,10 @@ struct EngineRequest {
   std::function<void(Finish how, int64_t cached)> on_finish;
 };
 
-// Whether a prompt goes on behind what it shares with the sequence that its slot had last (serving/batch.h). It does
-// not where the model's states cannot be cut to a prefix.
-enum class PrefixReuse : uint8_t { off, on };
-
 class Engine {
  public:
-  // most_waiting: requests, beside those that run.
+  // most_waiting: requests, beside those that run. Nothing is reused where the model's states cannot be cut to a
+  // prefix.
   Engine(const GenerationForm& form, int64_t most_waiting, PrefixReuse reuse);
 
   // Any thread. Nothing: as many as may run and wait; or the engine stops.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio.hpp>
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
@@ -43,6 +44,7 @@ std::string body_of(const Load& load, size_t request) {
                                {"max_tokens", load.trace.requests[request].tokens},
                                {"temperature", 0},
                                {"stream", true},
+                               {"stream_options", {{"include_usage", true}}},
                                {"ignore_eos", true},
                                {"return_token_ids", true}};
   return body.dump();
@@ -117,6 +119,7 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     if (!value.is_object()) return fail("an event that is no JSON");
     if (value.contains("error"))
       return fail(value["error"].dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    take_usage(value);
     const auto choices = value.find("choices");
     if (choices == value.end() || !choices->is_array() || choices->empty() || !(*choices)[0].is_object()) return;
     const nlohmann::json& choice = (*choices)[0];
@@ -129,6 +132,13 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     if (served_.tokens == 0) served_.first_s = load_.now_s();
     served_.last_s = load_.now_s();
     served_.tokens += tokens;
+  }
+
+  // Other servers may not say what they reused.
+  void take_usage(const nlohmann::json& event) {
+    static const nlohmann::json::json_pointer place("/usage/prompt_tokens_details/cached_tokens");
+    if (event.contains(place) && event.at(place).is_number_integer())
+      served_.cached = std::clamp<int64_t>(event.at(place).get<int64_t>(), 0, served_.prompt);
   }
 
   void fail(const std::string& why) {
@@ -228,7 +238,8 @@ Result<LoadResult> run_load(const RequestTrace& trace, const LoadOptions& option
             .ended = std::vector<bool>(trace.requests.size()),
             .open = trace.requests.size()};
   if (error) return invalid_input(fmt::format("{}:{}: {}", options.url.host, options.url.port, error.message()));
-  for (const ArrivingRequest& request : trace.requests) load.served.push_back({.at_s = request.at_s});
+  for (const ArrivingRequest& request : trace.requests)
+    load.served.push_back({.at_s = request.at_s, .prompt = request.prompt});
   load.begin = Clock::now();
   Starter starter(context, load);
   starter.start();

@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/json_place.h"
 #include "base/random.h"
@@ -12,12 +14,25 @@
 namespace nlsplit::inline serving {
 namespace {
 
-constexpr int64_t most_length = int64_t{1} << 30, most_requests = 1'000'000;
+constexpr int64_t most_requests = 1'000'000;
 
 template <class Number>
 bool read_number(std::string_view text, Number& number) {
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
   return failure == std::errc() && end == text.data() + text.size() && !text.empty();
+}
+
+Status read_prefix(const JsonPlace& one, ArrivingRequest& request) {
+  const JsonPlace prefix = one.optional("prefix"), text = one.optional("text");
+  if (!prefix.is_null()) {
+    ASSIGN_OR_RETURN(request.prefix, prefix.integer());
+    if (request.prefix < 1 || request.prefix > request.prompt)
+      return prefix.wrong(fmt::format("{} is not from 1 to the prompt's {} tokens", request.prefix, request.prompt));
+  }
+  if (text.is_null()) return ok_status();
+  if (request.prefix == 0) return text.wrong("a text, and no `prefix` says how much of it the prompt begins with");
+  ASSIGN_OR_RETURN(request.text, text.integer());
+  return request.text >= 0 ? ok_status() : Status(text.wrong(fmt::format("{} is below 0", request.text)));
 }
 
 Result<RequestTrace> read_trace(const JsonPlace& root) {
@@ -34,7 +49,7 @@ Result<RequestTrace> read_trace(const JsonPlace& root) {
   double before = 0;
   for (size_t r = 0; r < list.value->size(); ++r) {
     const JsonPlace one = list.element(r);
-    RETURN_IF_ERROR(one.must_be_object({"at_s", "prompt", "tokens"}));
+    RETURN_IF_ERROR(one.must_be_object({"at_s", "prompt", "tokens", "prefix", "text"}));
     ArrivingRequest request;
     ASSIGN_OR_RETURN(request.at_s, one.optional("at_s").number());
     if (!(request.at_s >= before))
@@ -45,9 +60,10 @@ Result<RequestTrace> read_trace(const JsonPlace& root) {
     ASSIGN_OR_RETURN(request.prompt, one.optional("prompt").integer());
     ASSIGN_OR_RETURN(request.tokens, one.optional("tokens").integer());
     for (const int64_t length : {request.prompt, request.tokens}) {
-      if (length < 1 || length > most_length)
-        return one.wrong(fmt::format("{} is no length from 1 to {}", length, most_length));
+      if (length < 1 || length > longest_text)
+        return one.wrong(fmt::format("{} is no length from 1 to {}", length, longest_text));
     }
+    RETURN_IF_ERROR(read_prefix(one, request));
     trace.requests.push_back(request);
   }
   return trace;
@@ -61,7 +77,7 @@ Result<LengthRange> parse_lengths(const std::string& text) {
   const std::string_view all = text;
   const bool fine = read_number(all.substr(0, dots), range.least) &&
                     read_number(dots == std::string::npos ? all : all.substr(dots + 2), range.most);
-  if (!fine || range.least < 1 || range.most < range.least || range.most > most_length)
+  if (!fine || range.least < 1 || range.most < range.least || range.most > longest_text)
     return invalid_input(fmt::format("\"{}\" is no length: 64, or 32..128", text));
   return range;
 }
@@ -86,7 +102,13 @@ RequestTrace poisson_trace(const ArrivalOptions& options) {
   double now = 0;
   for (int64_t r = 0; r < options.requests; ++r) {
     now -= std::log(1 - random.uniform()) / options.rate;
-    trace.requests.push_back({now, length(options.prompt), length(options.tokens)});
+    ArrivingRequest request{.at_s = now, .prompt = length(options.prompt), .tokens = length(options.tokens)};
+    if (options.prefix > 0) {
+      request.prefix = options.prefix;
+      request.prompt += options.prefix;
+      request.text = static_cast<int64_t>(random.below(static_cast<uint64_t>(options.texts)));
+    }
+    trace.requests.push_back(request);
   }
   return trace;
 }
@@ -96,8 +118,11 @@ std::string trace_text(const RequestTrace& trace) {
                                  static_cast<int64_t>(trace.seed));
   for (size_t r = 0; r < trace.requests.size(); ++r) {
     const ArrivingRequest& one = trace.requests[r];
-    text += fmt::format("{}\n  {{\"at_s\": {}, \"prompt\": {}, \"tokens\": {}}}", r == 0 ? "" : ",", one.at_s,
-                        one.prompt, one.tokens);
+    text += fmt::format("{}\n  {{\"at_s\": {}, \"prompt\": {}, \"tokens\": {}", r == 0 ? "" : ",", one.at_s, one.prompt,
+                        one.tokens);
+    if (one.prefix > 0) text += fmt::format(", \"prefix\": {}", one.prefix);
+    if (one.text > 0) text += fmt::format(", \"text\": {}", one.text);
+    text += "}";
   }
   return text + "]}\n";
 }
@@ -110,10 +135,17 @@ Result<RequestTrace> parse_trace(const std::string& text, const std::string& fil
 }
 
 std::vector<int32_t> prompt_of(const RequestTrace& trace, size_t request, int64_t vocabulary) {
-  Random random(Random(trace.seed).next() + request);
-  std::vector<int32_t> tokens(static_cast<size_t>(trace.requests[request].prompt));
-  for (int32_t& token : tokens) token = static_cast<int32_t>(random.below(static_cast<uint64_t>(vocabulary)));
+  const ArrivingRequest& of = trace.requests[request];
+  Random seeds(trace.seed);
+  Random own(seeds.next() + request), shared(seeds.next() + static_cast<uint64_t>(of.text));
+  std::vector<int32_t> tokens(static_cast<size_t>(of.prompt));
+  const auto draw = [&](Random& from) { return static_cast<int32_t>(from.below(static_cast<uint64_t>(vocabulary))); };
+  for (size_t t = 0; t < tokens.size(); ++t) tokens[t] = draw(std::cmp_less(t, of.prefix) ? shared : own);
   return tokens;
+}
+
+int64_t common_prefix(const ArrivingRequest& one, const ArrivingRequest& other) {
+  return one.text == other.text ? std::min(one.prefix, other.prefix) : 0;
 }
 
 }  // namespace nlsplit::inline serving

@@ -60,6 +60,9 @@ struct BatchRow {
   bool gives_tokens = false;  // before the last one
 };
 
+// Whether a prompt goes on behind what it shares with the sequence that its slot had last.
+enum class PrefixReuse : uint8_t { off, on };
+
 // Where a request runs, and how many of its prompt's tokens need not be seen again.
 struct SlotChoice {
   size_t slot = 0;

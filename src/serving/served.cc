@@ -43,6 +43,8 @@ ServingSummary summary_of(const std::vector<ServedRequest>& served) {
     if (one.outcome != Outcome::answered) continue;
     ++summary.answered;
     tokens += one.tokens;
+    summary.prompt_tokens += one.prompt;
+    summary.cached_tokens += one.cached;
     end = std::max(end, one.last_s);
     first.push_back(one.first_s - one.at_s);
     if (one.tokens > 1) next.push_back((one.last_s - one.first_s) / static_cast<double>(one.tokens - 1));
@@ -65,6 +67,8 @@ std::string summary_json(const ServingSummary& summary) {
                                       {"first_token", json_of(summary.first_token)},
                                       {"next_token", json_of(summary.next_token)},
                                       {"seconds", summary.seconds},
+                                      {"prompt_tokens", summary.prompt_tokens},
+                                      {"cached_tokens", summary.cached_tokens},
                                       {"tokens_per_s", summary.tokens_per_s},
                                       {"requests_per_s", summary.requests_per_s}};
   return all.dump(2);

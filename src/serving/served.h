@@ -20,6 +20,7 @@ struct ServedRequest {
   double at_s = 0;                 // when it arrived, by the trace: what a client waited before it sent counts
   double first_s = 0, last_s = 0;  // its first token, its last one
   int64_t tokens = 0;              // that came
+  int64_t prompt = 0, cached = 0;  // tokens of its prompt; those that were not computed anew
   std::string why = {};            // it failed
 };
 
@@ -35,7 +36,8 @@ struct ServingSummary {
   Percentiles first_token;  // TTFT: from the arrival to the first token, of requests that were answered
   Percentiles next_token;   // TPOT: from one token to the next, the mean of each request of two or more
   double seconds = 0;       // from the first arrival to the last token
-  double tokens_per_s = 0, requests_per_s = 0;  // answered, over those seconds
+  double tokens_per_s = 0, requests_per_s = 0;   // answered, over those seconds
+  int64_t prompt_tokens = 0, cached_tokens = 0;  // of requests that were answered
 };
 ServingSummary summary_of(const std::vector<ServedRequest>& served);
 

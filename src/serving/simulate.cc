@@ -17,17 +17,23 @@ double seconds_of(const BatchStep& step, const BatchForm& form, const ServerTime
 }  // namespace
 
 std::vector<ServedRequest> simulate_serving(const RequestTrace& trace, const BatchForm& form, int64_t most_waiting,
-                                            const ServerTimes& times) {
+                                            const ServerTimes& times, PrefixReuse reuse) {
   const std::vector<ArrivingRequest>& requests = trace.requests;
   std::vector<ServedRequest> served(requests.size());
   Admission admission(form, most_waiting);
-  std::vector<std::optional<size_t>> in_slot(static_cast<size_t>(form.slots));
+  std::vector<std::optional<size_t>> in_slot(static_cast<size_t>(form.slots));  // also after it has left
+  CommonPrefixOf common;
+  if (reuse == PrefixReuse::on)
+    common = [&](uint64_t id, size_t slot) {
+      return in_slot[slot] ? common_prefix(requests[id], requests[*in_slot[slot]]) : 0;
+    };
   double now = 0;
   size_t next = 0;  // to arrive
   const auto arrive = [&] {
     const ArrivingRequest& request = requests[next];
     ServedRequest& one = served[next];
     one.at_s = request.at_s;
+    one.prompt = request.prompt;
     if (positions_of(request.prompt, request.tokens) > form.context)
       one.why = "it does not fit the context";
     else if (!admission.offer({next, request.prompt, request.tokens}))
@@ -36,7 +42,10 @@ std::vector<ServedRequest> simulate_serving(const RequestTrace& trace, const Bat
   };
   while (true) {
     while (next < requests.size() && requests[next].at_s <= now) arrive();
-    for (const auto& [id, slot, reused] : admission.admit({})) in_slot[slot] = static_cast<size_t>(id);
+    for (const auto& [id, slot, reused] : admission.admit(common)) {
+      in_slot[slot] = static_cast<size_t>(id);
+      served[id].cached = reused;
+    }
     const BatchStep step = admission.batch().step();
     if (step.execution == Execution::none) {
       if (next == requests.size()) return served;

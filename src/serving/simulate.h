@@ -21,6 +21,6 @@ struct ServerTimes {
 
 // [request], in the order of the trace. A request that never fits the context fails.
 std::vector<ServedRequest> simulate_serving(const RequestTrace& trace, const BatchForm& form, int64_t most_waiting,
-                                            const ServerTimes& times);
+                                            const ServerTimes& times, PrefixReuse reuse);
 
 }  // namespace nlsplit::inline serving

@@ -29,7 +29,8 @@ std::string load_json(const std::vector<ServedRequest>& served, const ServingSum
   nlohmann::ordered_json requests = nlohmann::ordered_json::array();
   for (const ServedRequest& one : served) {
     nlohmann::ordered_json entry = {{"outcome", outcomes[static_cast<size_t>(one.outcome)]}, {"at_s", one.at_s}};
-    if (one.tokens > 0) entry.update({{"first_s", one.first_s}, {"last_s", one.last_s}, {"tokens", one.tokens}});
+    if (one.tokens > 0)
+      entry.update({{"first_s", one.first_s}, {"last_s", one.last_s}, {"tokens", one.tokens}, {"cached", one.cached}});
     if (!one.why.empty()) entry["why"] = one.why;
     requests.push_back(std::move(entry));
   }

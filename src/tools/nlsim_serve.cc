@@ -22,6 +22,7 @@ struct ServeArguments {
   PlanChoice choice;
   TraceArguments trace;
   int64_t waiting = -1;  // -1: as many as there are slots
+  bool no_reuse = false;
 };
 
 struct SimulatedServer {
@@ -57,7 +58,8 @@ Result<SimulatedServer> simulate_server(const ServeArguments& arguments) {
                  .context = of.context};
   server.waiting = arguments.waiting < 0 ? server.form.slots : arguments.waiting;
   ASSIGN_OR_RETURN(server.times, time_server(loaded.scenario, compiled.session, *arguments.choice.tier));
-  server.summary = summary_of(simulate_serving(trace, server.form, server.waiting, server.times));
+  server.summary = summary_of(simulate_serving(trace, server.form, server.waiting, server.times,
+                                               arguments.no_reuse ? PrefixReuse::off : PrefixReuse::on));
   return server;
 }
 
@@ -124,6 +126,8 @@ void add_serve_command(CLI::App& app, int& code) {
           "--waiting", a->waiting,
           "So many requests may wait for a place; those beyond are turned away (default: as many as run at once)")
       ->check(at_least(0));
+  command->add_flag("--no-prefix-reuse", a->no_reuse,
+                    "Every prompt is computed whole, also where the trace says that it shares a prefix");
   command->add_option("--json", a->json, "Write the answer to FILE (-: to standard output)")->type_name("FILE");
   command->callback([a, &code] {
     const Status status = serve(*a);

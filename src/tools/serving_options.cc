@@ -13,10 +13,18 @@ namespace {
 Result<RequestTrace> made_trace(const TraceArguments& arguments) {
   if (arguments.rate.empty() || arguments.requests == 0)
     return invalid_input("--rate and --requests say when requests arrive, or --trace FILE does");
-  ArrivalOptions options{.requests = arguments.requests, .prompt = {}, .tokens = {}, .seed = arguments.seed};
+  ArrivalOptions options{.requests = arguments.requests,
+                         .prompt = {},
+                         .tokens = {},
+                         .seed = arguments.seed,
+                         .prefix = arguments.prefix,
+                         .texts = arguments.texts};
   ASSIGN_OR_RETURN(options.rate, parse_rate(arguments.rate));
   ASSIGN_OR_RETURN(options.prompt, parse_lengths(arguments.prompt));
   ASSIGN_OR_RETURN(options.tokens, parse_lengths(arguments.tokens));
+  if (options.prompt.most > longest_text - options.prefix)
+    return invalid_input(fmt::format("--shared-prefix {} and --prompt-length {} are together above {}", options.prefix,
+                                     arguments.prompt, longest_text));
   return drawn_trace(options);
 }
 
@@ -50,6 +58,14 @@ void add_trace_options(CLI::App& command, TraceArguments& arguments) {
             .add_option("--prompt-length", arguments.prompt,
                         "Tokens of a prompt: 64, or drawn from 32..128 (default 64)")
             ->type_name("LENGTH"),
+        command
+            .add_option("--shared-prefix", arguments.prefix,
+                        "Tokens in front of each prompt that others begin with, too: a system prompt (default 0)")
+            ->check(CLI::Range(int64_t{0}, longest_text)),
+        command
+            .add_option("--shared-texts", arguments.texts,
+                        "The shared prefix of each prompt is drawn from so many different ones (default 1)")
+            ->check(CLI::Range(1, 1'000'000)),
         command.add_option("--tokens", arguments.tokens, "Tokens of an answer: 32, or drawn from 16..64 (default 32)")
             ->type_name("LENGTH"),
         command.add_option("--seed", arguments.seed, "Of what is drawn (default 0)")})

@@ -15,9 +15,10 @@ struct TraceArguments {
   std::string file, save;  // a trace; where to keep the one that was made
   std::string rate, prompt = "64", tokens = "32";
   int64_t requests = 0;
+  int64_t prefix = 0, texts = 1;
   uint64_t seed = 0;
 };
-// --trace, or --rate, --requests, --prompt-length, --tokens, --seed; --save-trace.
+// --trace, or --rate, --requests, --prompt-length, --shared-prefix, --shared-texts, --tokens, --seed; --save-trace.
 void add_trace_options(CLI::App& command, TraceArguments& arguments);
 
 bool says_requests(const TraceArguments& arguments);  // by --trace or --rate

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "testing/value_of.h"
@@ -33,6 +34,27 @@ TEST(Trace, IsAPoissonProcessAndComesBackFromItsText) {
   EXPECT_EQ(std::ssize(prompt_of(trace, 7, 100)), trace.requests[7].prompt);
 }
 
+TEST(Trace, KnowsWhatPromptsShare) {
+  const RequestTrace trace = poisson_trace(
+      {.rate = 2, .requests = 40, .prompt = {3, 9}, .tokens = {1, 2}, .seed = 4, .prefix = 50, .texts = 2});
+  EXPECT_EQ(value_of(parse_trace(trace_text(trace), "t.json")), trace);
+  int64_t pairs = 0;
+  for (size_t a = 0; a < 40; ++a) {
+    EXPECT_GE(trace.requests[a].prompt, 53);
+    EXPECT_LE(trace.requests[a].prompt, 59);
+    for (size_t b = 0; b < a; ++b) {
+      const auto one = prompt_of(trace, a, 1 << 20), other = prompt_of(trace, b, 1 << 20);
+      EXPECT_EQ(std::ranges::mismatch(one, other).in1 - one.begin(),
+                common_prefix(trace.requests[a], trace.requests[b]));
+      pairs += trace.requests[a].text == trace.requests[b].text ? 1 : 0;
+    }
+  }
+  EXPECT_GT(pairs, 200);  // of 780
+  EXPECT_LT(pairs, 580);
+  // A turn that says all that was said before, and more.
+  EXPECT_EQ(common_prefix({.prompt = 60, .prefix = 60, .text = 7}, {.prompt = 90, .prefix = 80, .text = 7}), 60);
+}
+
 TEST(Trace, SaysWhatIsWrong) {
   const auto wrong = [](const std::string& requests) {
     const auto parsed = parse_trace(
@@ -45,6 +67,16 @@ TEST(Trace, SaysWhatIsWrong) {
   EXPECT_THAT(wrong(R"({"at_s": 1e300, "prompt": 1, "tokens": 1})"), HasSubstr("/requests/0/at_s: 1e+300 is beyond"));
   EXPECT_THAT(wrong(R"({"at_s": 2, "prompt": 0, "tokens": 1})"), HasSubstr("/requests/0: 0 is no length"));
   EXPECT_THAT(wrong(R"({"at_s": 2, "prompt": 1})"), HasSubstr("/requests/0/tokens"));
+  const auto sharing = [&](const std::string& prefix) {
+    return wrong(R"({"at_s": 2, "prompt": 5, "tokens": 1, )" + prefix + "}");
+  };
+  EXPECT_EQ(sharing(R"("prefix": 5, "text": 9000000000)"), "fine");
+  EXPECT_THAT(sharing(R"("prefix": -3)"), HasSubstr("t.json: /requests/0/prefix: -3 is not from 1 to the prompt's 5"));
+  EXPECT_THAT(sharing(R"("prefix": 6)"), HasSubstr("/requests/0/prefix: 6 is not from 1"));
+  EXPECT_THAT(sharing(R"("prefix": 1e30)"), HasSubstr("/requests/0/prefix"));
+  EXPECT_THAT(sharing(R"("prefix": 99999999999999999999)"), HasSubstr("/requests/0/prefix"));
+  EXPECT_THAT(sharing(R"("prefix": 5, "text": -1)"), HasSubstr("/requests/0/text: -1 is below 0"));
+  EXPECT_THAT(sharing(R"("text": 1)"), HasSubstr("/requests/0/text: a text, and no `prefix`"));
   EXPECT_THAT(parse_trace("{}", "t.json").error().to_string(), HasSubstr("t.json: /format"));
   for (const char* rate : {"2", "2/day", "-1/s", "x/s", "inf/s"}) EXPECT_FALSE(parse_rate(rate).ok()) << rate;
   EXPECT_EQ(value_of(parse_rate("30/min")), 0.5);
@@ -70,7 +102,7 @@ TEST(SimulatedServer, TakesTheTimeOfItsExecutions) {
   const BatchForm form{.slots = 2, .chunk = 4, .context = 32};
   const ServerTimes times{.prefill = {1, 0}, .decode = {0.1, 0}};
   const auto served = [&](std::vector<ArrivingRequest> requests, int64_t waiting) {
-    return simulate_serving({0, std::move(requests)}, form, waiting, times);
+    return simulate_serving({0, std::move(requests)}, form, waiting, times, PrefixReuse::on);
   };
   const auto alone = served({{5, 8, 3}}, 0);
   EXPECT_DOUBLE_EQ(alone[0].first_s, 7);
@@ -89,10 +121,35 @@ TEST(SimulatedServer, TakesTheTimeOfItsExecutions) {
   EXPECT_EQ(served({{0, 30, 4}}, 1)[0].outcome, Outcome::failed);
 }
 
+// The second turn computes what is new, in the slot of the first one; a third of another text takes the other slot.
+TEST(SimulatedServer, ReusesWhatTheTraceSaysIsShared) {
+  const BatchForm form{.slots = 2, .chunk = 4, .context = 64};
+  const ServerTimes times{.prefill = {1, 0}, .decode = {0.1, 0}};
+  const RequestTrace trace{0,
+                           {{.at_s = 0, .prompt = 16, .tokens = 1, .prefix = 16, .text = 3},
+                            {.at_s = 10, .prompt = 16, .tokens = 1, .prefix = 16, .text = 4},
+                            {.at_s = 20, .prompt = 24, .tokens = 1, .prefix = 24, .text = 3},
+                            {.at_s = 30, .prompt = 16, .tokens = 2, .prefix = 16, .text = 4}}};
+  const auto served = simulate_serving(trace, form, 0, times, PrefixReuse::on);
+  const std::vector<int64_t> cached = {0, 0, 16, 15};
+  const std::vector<double> took = {4, 4, 2, 0.1};  // the last one: its last token alone, which is a decode
+  for (size_t r = 0; r < 4; ++r) {
+    EXPECT_EQ(served[r].cached, cached[r]) << r;
+    EXPECT_NEAR(served[r].first_s - served[r].at_s, took[r], 1e-9) << r;
+  }
+  const ServingSummary summary = summary_of(served);
+  EXPECT_EQ(summary.cached_tokens, 31);
+  EXPECT_EQ(summary.prompt_tokens, 72);
+  const auto anew = simulate_serving(trace, form, 0, times, PrefixReuse::off);
+  EXPECT_DOUBLE_EQ(anew[2].first_s, 26);
+  EXPECT_EQ(summary_of(anew).cached_tokens, 0);
+}
+
 // Positions that are seen cost their time: of all slots, in the mean.
 TEST(SimulatedServer, IsSlowerWithLongerTexts) {
   const ServerTimes times{.prefill = {0, 0}, .decode = {0, 0.5}};
-  const auto served = simulate_serving({0, {{0, 1, 3}}}, {.slots = 2, .chunk = 1, .context = 8}, 0, times);
+  const auto served =
+      simulate_serving({0, {{0, 1, 3}}}, {.slots = 2, .chunk = 1, .context = 8}, 0, times, PrefixReuse::on);
   EXPECT_DOUBLE_EQ(served[0].first_s, 0.25);
   EXPECT_DOUBLE_EQ(served[0].last_s, 0.25 + 0.5 + 0.75);
 }
@@ -101,8 +158,9 @@ TEST(SimulatedServer, AnHourTakesSeconds) {
   const RequestTrace trace =
       poisson_trace({.rate = 2, .requests = 7200, .prompt = {32, 128}, .tokens = {64, 64}, .seed = 1});
   const auto begin = std::chrono::steady_clock::now();
-  const auto summary = summary_of(simulate_serving(trace, {.slots = 4, .chunk = 16, .context = 512}, 8,
-                                                   {.prefill = {0.02, 1e-6}, .decode = {0.004, 1e-6}}));
+  const auto summary =
+      summary_of(simulate_serving(trace, {.slots = 4, .chunk = 16, .context = 512}, 8,
+                                  {.prefill = {0.02, 1e-6}, .decode = {0.004, 1e-6}}, PrefixReuse::on));
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 10);
   EXPECT_EQ(summary.answered + summary.turned_away, 7200);
   EXPECT_GT(summary.answered, 5000);

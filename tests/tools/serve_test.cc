@@ -408,6 +408,47 @@ TEST(Load, IsSentReplayedAndSimulated) {
   EXPECT_GT(simulation.at("prefill").at("at_none_s"), simulation.at("decode").at("at_none_s"));
 }
 
+// The server reuses what the simulator says, request by request: they come one after the other.
+TEST(Load, SharesPrefixesAndIsSimulatedSo) {
+  const Scratch scratch;
+  const Server server("--plan one");
+  const std::string scenario = scratch.write("s.yaml", serving_scenario()), made = scratch / "load.json";
+  std::string requests;
+  int64_t expected = 0;
+  for (int r = 0; r < 9; ++r) {
+    requests += fmt::format(R"({}{{"at_s": {}, "prompt": {}, "tokens": 3, "prefix": {}, "text": {}}})",
+                            r == 0 ? "" : ",", r * 0.3, 20 + 8 * (r / 3), 15 + 8 * (r / 3), r % 3);
+    if (r >= 3) expected += 15 + 8 * (r / 3 - 1);  // the prefix of the turn before
+  }
+  const std::string trace = scratch.write(
+      "t.json",
+      fmt::format(R"({{"format": "nlsplit-requests", "version": 1, "seed": 1, "requests": [{}]}})", requests));
+  const Outcome sent =
+      nlbench(fmt::format("load --url {} --trace {} --vocabulary 700 --json {}", server.url(), trace, made));
+  ASSERT_EQ(sent.code, 0) << sent.err;
+  EXPECT_THAT(sent.out, HasSubstr(fmt::format("of 252 tokens of prompts {} were reused", expected)));
+  const json load = json::parse(value_of(read_file(made)));
+  EXPECT_EQ(load.at("summary").at("cached_tokens"), expected);
+  EXPECT_EQ(load.at("requests").at(8).at("cached"), 23);
+  const auto simulated = [&](const std::string& more) {
+    const Outcome run = nlsim(fmt::format("serve {} --plan one --trace {} --json - {}", scenario, trace, more));
+    EXPECT_EQ(run.code, 0) << run.err;
+    return json::parse(run.out).at("summary");
+  };
+  EXPECT_EQ(simulated("").at("cached_tokens"), expected);
+  EXPECT_EQ(simulated("--no-prefix-reuse").at("cached_tokens"), 0);
+  EXPECT_LT(simulated("").at("first_token").at("mean_s"),
+            simulated("--no-prefix-reuse").at("first_token").at("mean_s"));
+  const Outcome drawn = nlsim(fmt::format(
+      "serve {} --plan one --rate 1/s --requests 50 --prompt-length 4 --tokens 4 --shared-prefix 40 --shared-texts 2",
+      scenario));
+  EXPECT_THAT(drawn.out, HasSubstr("of 2200 tokens of prompts 1920 were reused"));
+  const Outcome long_one = nlsim(fmt::format(
+      "serve {} --plan one --rate 1/s --requests 5 --prompt-length 9 --shared-prefix 1073741820", scenario));
+  EXPECT_EQ(long_one.code, 2);
+  EXPECT_THAT(long_one.err, HasSubstr("--shared-prefix 1073741820 and --prompt-length 9 are together above"));
+}
+
 TEST(Load, IsSimulatedAsTheScenarioSays) {
   const Scratch scratch;
   const std::string arrivals = "chunk: 4, sequences: 3, context: 64, arrivals: {rate: 30/min, requests: 20, seed: 5}";
