@@ -62,7 +62,7 @@ struct StartWatch::State {
     if (changed.wait_until(lock, until, [this] { return started || over; })) return;
     const std::string name = name_text();
     if (!name.empty() && speaks_of_host)
-      notice(fmt::format("rank {} on host {} still waits in MPI_Init; {}", rank, host, name));
+      notice(fmt::format("rank {} on host {} still waits in the start; {}", rank, host, name));
     else if (rank == 0)
       notice(fmt::format("rank {} on host {} still waits in MPI_Init for other ranks", rank, host));
     said = true;
@@ -73,8 +73,6 @@ StartWatch::StartWatch(int rank, bool is_first_on_host, Notice notice) : state_(
   state_->rank = rank;
   state_->speaks_of_host = is_first_on_host;
   state_->notice = std::move(notice);
-  // Nobody waits for these two.
-  std::thread([state = state_] { state->resolve(); }).detach();
   if (state_->notice) std::thread([state = state_] { state->wait(); }).detach();
 }
 
@@ -85,6 +83,8 @@ StartWatch::~StartWatch() {
   }
   state_->changed.notify_all();
 }
+
+void StartWatch::resolve_name() { state_->resolve(); }
 
 void StartWatch::mpi_has_started() {
   {

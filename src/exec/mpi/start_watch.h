@@ -15,6 +15,9 @@ class StartWatch {
   StartWatch(int rank, bool is_first_on_host, Notice notice);
   ~StartWatch();
 
+  // Returns when the system has answered. Before MPI_Init, and in the same thread: MPI_Init sets environment variables,
+  // getaddrinfo reads them, and a process that does both at once may crash.
+  void resolve_name();
   void mpi_has_started();
   // Of what is missing now; said only if it is time, and once.
   void say_what_is_missing(const std::string& missing) const;
@@ -23,7 +26,7 @@ class StartWatch {
 
  private:
   struct State;
-  std::shared_ptr<State> state_;  // the threads may outlive this: nobody waits for a slow name
+  std::shared_ptr<State> state_;  // the thread that speaks may outlive this
 };
 
 }  // namespace nlsplit::inline exec

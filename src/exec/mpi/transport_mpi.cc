@@ -244,6 +244,7 @@ Result<std::unique_ptr<Transport>> start_mpi(TransportOptions options) {
                              options.as.rank, own_host(), waited_s, watch.slow_name())),
             true);
   });
+  watch.resolve_name();
   int provided = MPI_THREAD_SINGLE;
   set_up_mpi(options.as.by_launcher);
   if (const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided); code != MPI_SUCCESS) {
