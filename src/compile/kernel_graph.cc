@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "kernels/choices.h"
+
 namespace nlsplit::inline compiler {
 namespace {
 
@@ -51,25 +53,6 @@ KernelGraph with_readers(Graph graph, const std::vector<bool>& computed) {
   return result;
 }
 
-// Equal descs have equal ones.
-uint64_t hash_of(const ComputeDesc& desc) {
-  uint64_t hash = static_cast<uint64_t>(desc.op);
-  const auto add = [&hash](uint64_t part) {
-    hash = (hash ^ part) * 0x9e3779b97f4a7c15;  // 2^64 / golden ratio: Knuth, TAOCP 3, section 6.4
-    hash ^= hash >> 32;
-  };
-  add(static_cast<uint64_t>(desc.kernel.name));
-  add(desc.weights);
-  for (const std::vector<TensorType>* types : {&desc.inputs, &desc.outputs}) {
-    for (const TensorType& type : *types) {
-      add(static_cast<uint64_t>(type.dtype) << 32 | static_cast<uint64_t>(type.block));
-      for (const int64_t extent : type.shape) add(static_cast<uint64_t>(extent));
-    }
-  }
-  for (const DescStep& step : desc.epilogue) add(static_cast<uint64_t>(step.op));
-  return hash;
-}
-
 // Facts of the kernels; equal computations are found.
 std::vector<NodeKernel> facts_of(const Graph& graph, const std::vector<ComputeDesc>& descs) {
   std::vector<NodeKernel> kernels;
@@ -79,15 +62,16 @@ std::vector<NodeKernel> facts_of(const Graph& graph, const std::vector<ComputeDe
       kernels.push_back({n, {}, bytes(0), 0});
       continue;
     }
-    NodeKernel& facts = kernels.emplace_back(facts_of(descs[n]));
-    facts.same_as = n;
     const uint64_t key = hash_of(descs[n]);
     const auto [begin, end] = by_hash.equal_range(key);
     const auto same = std::find_if(begin, end, [&](const auto& entry) { return descs[entry.second] == descs[n]; });
-    if (same != end)
-      facts.same_as = same->second;
-    else
-      by_hash.emplace(key, n);
+    if (same != end) {
+      kernels.push_back(NodeKernel(kernels[same->second]));
+      continue;
+    }
+    kernels.push_back(facts_of(descs[n]));
+    kernels.back().same_as = n;
+    by_hash.emplace(key, n);
   }
   return kernels;
 }

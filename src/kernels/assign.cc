@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/choices.h"
 #include "kernels/layout.h"
 #include "kernels/min_cut.h"
 #include "kernels/without_kernel.h"
@@ -43,11 +44,11 @@ std::vector<Uses> find_uses(const Graph& graph) {
 class LayoutCut {
  public:
   // bound: [node], those that must, besides the convolutions.
-  LayoutCut(const Graph& graph, const std::vector<std::optional<ComputeDesc>>& blocked, const std::vector<bool>& bound,
+  LayoutCut(const Graph& graph, const std::vector<const ComputeDesc*>& blocked, const std::vector<bool>& bound,
             const std::vector<Uses>& uses)
       : graph_(graph), blocked_(blocked), cut_(2), vertex_(graph.nodes.size(), MinCut::sink) {
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
-      if (!blocked[n]) continue;
+      if (blocked[n] == nullptr) continue;
       vertex_[n] = cut_.add_vertex();
       if (blocked[n]->op == Op::Conv || bound[n]) cut_.add(MinCut::source, vertex_[n], MinCut::never);
     }
@@ -69,10 +70,11 @@ class LayoutCut {
     const Value& value = graph_.values[v];
     if (value.kind != ValueKind::node) return MinCut::sink;
     const size_t n = value.producer.index();
-    return blocked_[n] && blocked_[n]->outputs[0].block > 0 ? vertex_[n] : MinCut::sink;
+    return blocked_[n] != nullptr && blocked_[n]->outputs[0].block > 0 ? vertex_[n] : MinCut::sink;
   }
   int reader(const Use& use) const {
-    return blocked_[use.node] && blocked_[use.node]->inputs[use.input].block > 0 ? vertex_[use.node] : MinCut::sink;
+    const ComputeDesc* blocked = blocked_[use.node];
+    return blocked != nullptr && blocked->inputs[use.input].block > 0 ? vertex_[use.node] : MinCut::sink;
   }
 
   // Stored once more in blocks if it is not made so and anybody reads it so; and row-major likewise.
@@ -102,7 +104,7 @@ class LayoutCut {
   }
 
   const Graph& graph_;
-  const std::vector<std::optional<ComputeDesc>>& blocked_;
+  const std::vector<const ComputeDesc*>& blocked_;  // [node]; nullptr: it works on row-major tensors only
   MinCut cut_;
   std::vector<int> vertex_;  // [node]; sink: it works on row-major tensors only
 };
@@ -139,11 +141,6 @@ std::vector<Reorder> find_reorders(const Graph& graph, const Assignment& chosen,
   }
   std::ranges::stable_sort(reorders, {}, &Reorder::before);
   return reorders;
-}
-
-// Is there such a kernel, and does it take the computation as it is laid out?
-bool accepts(KernelId kernel, const ComputeDesc& desc, Level level) {
-  return is_in_catalogue(kernel.name) && kernel.level == level && !refusal(kernel, desc);
 }
 
 // All that may be, in blocks of channels; a convolution of few channels reads them row-major, unless `also_few`.
@@ -218,7 +215,9 @@ std::optional<ComputeDesc> in_blocks(const ComputeDesc& desc, Level level, const
 Result<Assignment> assign_kernels(const Graph& graph, Level level, const KernelPreference& prefer,
                                   std::span<const ValueId> trained, std::span<const KernelId> wanted) {
   CHECK(wanted.empty() || wanted.size() == graph.nodes.size(), "a wanted kernel for each node, or none");
-  std::vector<std::optional<ComputeDesc>> blocked(graph.nodes.size());
+  Choices choices(level, prefer);
+  std::vector<const Choice*> choice(graph.nodes.size(), nullptr);
+  std::vector<const ComputeDesc*> blocked(graph.nodes.size(), nullptr);
   std::vector<bool> bound(graph.nodes.size(), false);
   std::vector<bool> changes(graph.values.size(), false);
   bool trains = false;
@@ -243,14 +242,13 @@ Result<Assignment> assign_kernels(const Graph& graph, Level level, const KernelP
       continue;
     }
     const KernelId own = wanted.empty() ? KernelId() : wanted[n];
-    if (trained.empty()) blocked[n] = in_blocks(desc, level, prefer, own);
-    if (blocked[n] && reads_view_in_blocks(graph, node, *blocked[n])) blocked[n].reset();
-    const bool plain = accepts(own, desc, level);
+    choice[n] = &choices.of(desc, own, trained.empty());
+    const bool plain = choice[n]->plain;
     if (plain) desc.kernel = own;
-    if (own.empty() || !blocked[n]) continue;
-    const bool has_it = blocked[n]->kernel == own;
+    if (!choice[n]->blocked || reads_view_in_blocks(graph, node, *choice[n]->blocked)) continue;
+    const bool has_it = !own.empty() && choice[n]->blocked->kernel == own;
     bound[n] = has_it && !plain;
-    if (!has_it && plain) blocked[n].reset();
+    if (has_it || !plain) blocked[n] = &*choice[n]->blocked;
   }
   const std::vector<Uses> uses = find_uses(graph);
   const std::vector<bool> chosen_blocked = LayoutCut(graph, blocked, bound, uses).solve();
@@ -262,7 +260,7 @@ Result<Assignment> assign_kernels(const Graph& graph, Level level, const KernelP
     if (chosen_blocked[n]) {
       desc = *blocked[n];
     } else if (desc.kernel.empty()) {
-      auto kernel = choose_kernel(desc, level, prefer);
+      const Result<KernelId>& kernel = choices.kernel(*choice[n]);
       if (!kernel && trains) {
         desc.kernel = KernelName::none;
         continue;

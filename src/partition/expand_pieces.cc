@@ -390,7 +390,8 @@ Expanded PieceGraph::finish(const std::vector<ValueId>& outputs) {
     }
     stages.back().end = sorted.nodes.size();
   }
-  out.graph = compacted(sorted, std::vector<bool>(sorted.nodes.size(), false));
+  const std::vector<bool> none(sorted.nodes.size(), false);
+  out.graph = compacted(std::move(sorted), none);
   out.plan.name = plan_.name;
   out.plan.stages = without_idle(out.graph, std::move(stages));
   out.plan.micro_batches = plan_.micro_batches;

@@ -125,6 +125,17 @@ class Orders {
     return group;
   }
 
+  // Once for all tables of an order.
+  void find_groups(const std::vector<DeviceId>& order) {
+    groups_.assign(order.size(), {});
+    for (size_t m = 1; m <= order.size(); ++m) {
+      const auto end = order.begin() + static_cast<std::ptrdiff_t>(m);
+      for (const size_t r : replicas_) {
+        if (r <= m) groups_[m - 1].push_back(group_of({end - static_cast<std::ptrdiff_t>(r), end}));
+      }
+    }
+  }
+
   struct Time {
     double first = 0;  // seconds of one micro-batch
     double more = 0;   // seconds of a batch beyond it
@@ -208,45 +219,58 @@ class Orders {
 
   size_t node_at(size_t cut) const { return cut == 0 ? 0 : cuts_[cut - 1]; }
 
-  // The best pipeline over the first `most_devices` of the order, or some of them, none of whose stages and links is
-  // busier than `most` beyond the first micro-batch. Empty: there is none.
-  std::vector<Stage> best_within(const std::vector<DeviceId>& order, size_t most_devices, double most, Aim aim) const {
+  // Fills table_ for the first `most_devices` of the order: pipelines none of whose stages and links is busier than
+  // `most` beyond the first micro-batch. Returns whether one reaches the end. until_reached: nothing else is wanted.
+  bool fill_table(size_t most_devices, double most, Aim aim, bool until_reached) {
     const size_t ends = cuts_.size() + 1;
-    std::vector<std::vector<Cell>> table(most_devices + 1, std::vector<Cell>(ends));
-    for (std::vector<Cell>& row : table) row[0].value = {0, 0};
+    table_.resize(std::max(table_.size(), most_devices + 1));
+    table_[0].assign(ends, Cell());
+    table_[0][0].value = {0, 0};
     for (size_t m = 1; m <= most_devices; ++m) {
-      std::vector<Cell>& row = table[m];
-      for (size_t cut = 1; cut < ends; ++cut) row[cut] = table[m - 1][cut];
-      for (const size_t r : replicas_) {
-        if (r > m) break;
-        const Group group = group_of(
-            {order.begin() + static_cast<std::ptrdiff_t>(m - r), order.begin() + static_cast<std::ptrdiff_t>(m)});
-        std::vector<std::optional<Time>> arriving(ends);  // [cut before the stage]
-        for (size_t cut = 1; cut < ends; ++cut) {
-          for (size_t before = cut; before-- > 0;) {
-            const double share = (weights_before_[cut] - weights_before_[before]) / group.memory;
-            const Piece piece{node_at(before), node_at(cut), time_between(group, before, cut), share};
-            if (piece.too_long(most)) break;  // so are all that are longer
-            const Cell& from = table[m - r][before];
-            if (from.value.fill == never) continue;  // nothing gets there yet
-            const auto arrives = [&] {
-              const HostId host = before == 0 ? HostId() : in_.cluster->device(order[from.end - 1]).host;
-              std::optional<Time>& in = arriving[before];
-              if (!in) in = arrival(host, from.replicas, group, piece.begin);
-              return *in;
-            };
-            const auto value = with_stage(from.value, arrives, group, piece, most, row[cut].value, aim);
-            if (!value) continue;
-            row[cut] = {*value, static_cast<uint32_t>(m - r), static_cast<uint32_t>(before), static_cast<uint32_t>(r),
-                        static_cast<uint32_t>(m)};
-          }
-        }
+      std::vector<Cell>& row = table_[m];
+      row = table_[m - 1];
+      for (size_t k = 0; k < replicas_.size() && replicas_[k] <= m; ++k)
+        add_stage(m, replicas_[k], groups_[m - 1][k], most, aim);
+      if (until_reached && row.back().value.fill != never) return true;
+    }
+    return table_[most_devices].back().value.fill != never;
+  }
+
+  // Pipelines whose last stage has the devices [m - r, m) of the order.
+  void add_stage(size_t m, size_t r, const Group& group, double most, Aim aim) {
+    const std::vector<Cell>& from_row = table_[m - r];
+    std::vector<Cell>& row = table_[m];
+    arriving_.assign(row.size(), std::nullopt);
+    for (size_t cut = 1; cut < row.size(); ++cut) {
+      for (size_t before = cut; before-- > 0;) {
+        const double share = (weights_before_[cut] - weights_before_[before]) / group.memory;
+        const Piece piece{node_at(before), node_at(cut), time_between(group, before, cut), share};
+        if (piece.too_long(most)) break;  // so are all that are longer
+        const Cell& from = from_row[before];
+        if (from.value.fill == never) continue;  // nothing gets there yet
+        const auto arrives = [&] {
+          const HostId host = before == 0 ? HostId() : last_host(from.end);
+          std::optional<Time>& in = arriving_[before];
+          if (!in) in = arrival(host, from.replicas, group, piece.begin);
+          return *in;
+        };
+        const auto value = with_stage(from.value, arrives, group, piece, most, row[cut].value, aim);
+        if (!value) continue;
+        row[cut] = {*value, static_cast<uint32_t>(m - r), static_cast<uint32_t>(before), static_cast<uint32_t>(r),
+                    static_cast<uint32_t>(m)};
       }
     }
+  }
+
+  // Of the first `end` devices of the order.
+  HostId last_host(size_t end) const { return groups_[end - 1][0].last; }
+
+  // The best of these pipelines. Empty: there is none.
+  std::vector<Stage> best_within(const std::vector<DeviceId>& order, size_t most_devices, double most, Aim aim) {
     std::vector<Stage> stages;
-    if (table[most_devices][ends - 1].value.fill == never) return stages;
-    for (size_t m = most_devices, cut = ends - 1; cut > 0;) {
-      const Cell& cell = table[m][cut];
+    if (!fill_table(most_devices, most, aim, false)) return stages;
+    for (size_t m = most_devices, cut = cuts_.size(); cut > 0;) {
+      const Cell& cell = table_[m][cut];
       Stage stage{node_at(cell.cut), node_at(cut), {}};
       for (size_t d = cell.end - cell.replicas; d < cell.end; ++d) stage.devices.push_back(order[d]);
       stages.push_back(std::move(stage));
@@ -267,7 +291,8 @@ class Orders {
       return std::clamp(static_cast<size_t>(std::min(needed, 1e6)), std::min(order.size(), least_devices),
                         order.size());
     };
-    const auto reached = [&](double most) { return !best_within(order, devices_for(most), most, Aim::fill).empty(); };
+    find_groups(order);
+    const auto reached = [&](double most) { return fill_table(devices_for(most), most, Aim::fill, true); };
     if (!reached(never)) return;
     double low = 0, high = together;
     while (!reached(high)) {
@@ -391,6 +416,9 @@ class Orders {
   std::vector<size_t> replicas_;                            // counts to try
   std::vector<double> weights_before_;                      // [cut of node_at]: bytes
   std::map<DeviceId, std::vector<double>> seconds_before_;  // by kind: [cut of node_at]
+  std::vector<std::vector<Group>> groups_;                  // [device of the order][of replicas_]: it is the last one
+  std::vector<std::vector<Cell>> table_;                    // [devices of the order][cut]
+  std::vector<std::optional<Time>> arriving_;               // [cut before the stage]
   std::set<std::vector<Stage>, bool (*)(const std::vector<Stage>&, const std::vector<Stage>&)> found_{
       [](const std::vector<Stage>& a, const std::vector<Stage>& b) {
         return std::ranges::lexicographical_compare(a, b, [](const Stage& x, const Stage& y) {

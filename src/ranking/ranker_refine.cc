@@ -132,7 +132,8 @@ Status Ranker::refine(std::vector<Estimate>& estimates, const Pruning& pruning) 
   for (const PreparedModel& prepared : prepared_) all.scoring[prepared.micro_batches];
   on_all_cores(
       starts.size(),
-      [&](size_t i) {
+      [&](size_t k) {
+        const size_t i = starts.size() - 1 - k;  // split stages take longest: no core is left with one of those alone
         const AnnealOptions options{.steps = refining_steps / starts.size(), .seed = scenario_.search.seed + i};
         changed[i] = change(starts[i], options, most_work() / starts.size(), pruning, all);
       },

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace nlsplit::inline graph {
 
@@ -50,23 +51,23 @@ void redirect(Graph& graph, ValueId from, ValueId to) {
   }
 }
 
-Graph compacted(const Graph& graph, const std::vector<bool>& removed) {
+Graph compacted(Graph graph, const std::vector<bool>& removed) {
   Graph out;
-  out.name = graph.name;
+  out.name = std::move(graph.name);
   std::vector<ValueId> renamed(graph.values.size());
   const auto keep = [&](ValueId id) {
     if (!id.valid()) return id;
     ValueId& now = renamed[id.index()];
     if (!now.valid()) {
       now = ValueId(out.values.size());
-      out.values.push_back(graph.value(id));
+      out.values.push_back(std::move(graph.values[id.index()]));
     }
     return now;
   };
   for (const ValueId input : graph.inputs) out.inputs.push_back(keep(input));
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     if (removed[i]) continue;
-    Node node = graph.nodes[i];
+    Node& node = graph.nodes[i];
     for (ValueId& input : node.inputs) input = keep(input);
     for (EpilogueStep& step : node.epilogue) step.operand = keep(step.operand);
     for (ValueId& output : node.outputs) {

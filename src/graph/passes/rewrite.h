@@ -27,6 +27,6 @@ void redirect(Graph& graph, ValueId from, ValueId to);
 
 // Without the nodes marked in `removed` and without values nobody makes or reads; ids are given anew in the order of
 // the text form: inputs, then for each node the weights it is the first to read, then its outputs.
-Graph compacted(const Graph& graph, const std::vector<bool>& removed);
+Graph compacted(Graph graph, const std::vector<bool>& removed);
 
 }  // namespace nlsplit::inline graph
