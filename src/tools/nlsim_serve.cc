@@ -124,7 +124,7 @@ void add_serve_command(CLI::App& app, int& code) {
   command
       ->add_option(
           "--waiting", a->waiting,
-          "So many requests may wait for a place; those beyond are turned away (default: as many as run at once)")
+          "So many requests may wait for a slot; those beyond are turned away (default: as many as run at once)")
       ->check(at_least(0));
   command->add_flag("--no-prefix-reuse", a->no_reuse,
                     "Every prompt is computed whole, also where the trace says that it shares a prefix");
