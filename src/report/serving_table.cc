@@ -23,10 +23,12 @@ std::string serving_text(const ServingSummary& summary) {
                                  ? std::string()
                                  : fmt::format("of {} of prompts {} were reused\n",
                                                counted(summary.prompt_tokens, "token"), summary.cached_tokens);
-  return fmt::format("{}: {} answered, {} turned away, {} failed\n{:.1f} tokens/s, {:.3g} requests/s over {}\n{}\n{}",
+  std::string failures;
+  for (const auto& [why, count] : summary.failures) failures += fmt::format("  {} failed: {}\n", count, why);
+  return fmt::format("{}: {} answered, {} turned away, {} failed\n{}{:.1f} tokens/s, {:.3g} requests/s over {}\n{}\n{}",
                      counted(summary.requests, "request"), summary.answered, summary.turned_away, summary.failed,
-                     summary.tokens_per_s, summary.requests_per_s, to_string(seconds(summary.seconds)), reused,
-                     table.to_string());
+                     failures, summary.tokens_per_s, summary.requests_per_s, to_string(seconds(summary.seconds)),
+                     reused, table.to_string());
 }
 
 }  // namespace nlsplit::inline report

@@ -39,7 +39,10 @@ ServingSummary summary_of(const std::vector<ServedRequest>& served) {
   for (const ServedRequest& one : served) {
     if (&one == &served.front()) begin = one.at_s;
     summary.turned_away += one.outcome == Outcome::turned_away ? 1 : 0;
-    summary.failed += one.outcome == Outcome::failed ? 1 : 0;
+    if (one.outcome == Outcome::failed) {
+      ++summary.failed;
+      ++summary.failures[one.why];
+    }
     if (one.outcome != Outcome::answered) continue;
     ++summary.answered;
     tokens += one.tokens;
@@ -64,6 +67,7 @@ std::string summary_json(const ServingSummary& summary) {
                                       {"answered", summary.answered},
                                       {"turned_away", summary.turned_away},
                                       {"failed", summary.failed},
+                                      {"failures", summary.failures},
                                       {"first_token", json_of(summary.first_token)},
                                       {"next_token", json_of(summary.next_token)},
                                       {"seconds", summary.seconds},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,7 @@ struct ServingSummary {
   double seconds = 0;       // from the first arrival to the last token
   double tokens_per_s = 0, requests_per_s = 0;   // answered, over those seconds
   int64_t prompt_tokens = 0, cached_tokens = 0;  // of requests that were answered
+  std::map<std::string, int64_t> failures;       // why, and how many
 };
 ServingSummary summary_of(const std::vector<ServedRequest>& served);
 

@@ -1,5 +1,7 @@
 #include "serving/simulate.h"
 
+#include <fmt/format.h>
+
 #include <optional>
 
 namespace nlsplit::inline serving {
@@ -35,7 +37,7 @@ std::vector<ServedRequest> simulate_serving(const RequestTrace& trace, const Bat
     one.at_s = request.at_s;
     one.prompt = request.prompt;
     if (positions_of(request.prompt, request.tokens) > form.context)
-      one.why = "it does not fit the context";
+      one.why = fmt::format("prompt and answer do not fit the context of {} positions", form.context);
     else if (!admission.offer({next, request.prompt, request.tokens}))
       one.outcome = Outcome::turned_away;
     ++next;

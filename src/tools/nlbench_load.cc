@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -58,11 +57,6 @@ Status load(const LoadArguments& arguments) {
   if (!arguments.json.empty() && arguments.json != "-")
     RETURN_IF_ERROR(write_file(arguments.json, load_json(served, summary)));
   fmt::print("{}", arguments.json == "-" ? load_json(served, summary) : serving_text(summary));
-  std::map<std::string, int> reasons;
-  for (const ServedRequest& one : served) {
-    if (one.outcome == Outcome::failed) ++reasons[one.why];
-  }
-  for (const auto& [why, count] : reasons) fmt::print(stderr, "nlbench: {} x {}\n", count, why);
   if (result.missing > 0) {
     fmt::print(stderr, "nlbench: interrupted: {} of {} requests had not ended, and are not counted\n", result.missing,
                trace.requests.size());

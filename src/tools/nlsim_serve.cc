@@ -97,7 +97,8 @@ Status serve(const ServeArguments& arguments) {
   if (!arguments.json.empty() && arguments.json != "-")
     RETURN_IF_ERROR(write_file(arguments.json, server_json(server)));
   fmt::print("{}", arguments.json == "-" ? server_json(server) : server_text(server));
-  return ok_status();
+  const ServingSummary& summary = server.summary;
+  return summary.answered > 0 || summary.turned_away > 0 ? ok_status() : Status(failed("no request was answered"));
 }
 
 }  // namespace

@@ -118,7 +118,10 @@ TEST(SimulatedServer, TakesTheTimeOfItsExecutions) {
   EXPECT_EQ(served({{0, 4, 3}, {0, 4, 1}, {0.5, 4, 1}}, 0)[2].outcome, Outcome::turned_away);
   const auto three = served({{0, 4, 3}, {0, 4, 1}, {0.5, 4, 1}}, 1);
   EXPECT_DOUBLE_EQ(three[2].first_s, 2);
-  EXPECT_EQ(served({{0, 30, 4}}, 1)[0].outcome, Outcome::failed);
+  const std::vector<ServedRequest> too_long = served({{0, 30, 4}, {1, 31, 4}}, 1);
+  EXPECT_EQ(too_long[0].outcome, Outcome::failed);
+  EXPECT_THAT(summary_of(too_long).failures,
+              testing::ElementsAre(testing::Pair("prompt and answer do not fit the context of 32 positions", 2)));
 }
 
 // The second turn computes what is new, in the slot of the first one; a third of another text takes the other slot.

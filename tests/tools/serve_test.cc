@@ -506,7 +506,7 @@ TEST(Load, CountsWhatIsTurnedAwayAndSaysWhatIsWrong) {
   const auto refused = [](const std::string& arguments, int code) {
     const Outcome run = nlbench("load " + arguments);
     EXPECT_EQ(run.code, code) << run.out;
-    return run.err;
+    return run.out + run.err;
   };
   EXPECT_THAT(refused("--url ftp://x --rate 1/s --requests 1", 2), HasSubstr("no URL of a server"));
   EXPECT_THAT(refused("--url http://127.0.0.1:1 --rate 1 --requests 1", 2), HasSubstr("is no rate"));
@@ -514,7 +514,7 @@ TEST(Load, CountsWhatIsTurnedAwayAndSaysWhatIsWrong) {
   EXPECT_THAT(refused("--url http://127.0.0.1:1 --requests 3", 2), HasSubstr("--requests requires --rate"));
   EXPECT_THAT(refused("--url http://127.0.0.1:1 --rate 1/s --requests 1 --patience 1e300", 2), HasSubstr("--patience"));
   EXPECT_THAT(refused("--url http://127.0.0.1:1 --rate 1e-9/s --requests 99", 2), HasSubstr("beyond the latest"));
-  EXPECT_THAT(refused("--url http://127.0.0.1:1 --rate 100/s --requests 2", 1), HasSubstr("2 x connect: "));
+  EXPECT_THAT(refused("--url http://127.0.0.1:1 --rate 100/s --requests 2", 1), HasSubstr("2 failed: connect: "));
 }
 
 }  // namespace
