@@ -192,9 +192,8 @@ void add_serve_command(CLI::App& app, int& code) {
                    "So many requests may wait for one of the slots; those beyond are told to come again, with "
                    "status 429 (default: as many as run at once)")
       ->check(at_least(0));
-  command->add_flag(
-      "--no-prefix-reuse", a->no_reuse,
-      "Compute each prompt whole, also where its slot has kept its first tokens from the request before");
+  command->add_flag("--no-prefix-reuse", a->no_reuse,
+                    "Compute each prompt whole, also where its slot has kept its first tokens from the request before");
   command->add_option("--model-name", a->model, "What the model is called (default: by its file)")->type_name("NAME");
   command->add_option("--tokenizer", a->tokenizer, "tokenizer.json or FILE.gguf (default: the model's own)")
       ->type_name("FILE");

@@ -162,8 +162,8 @@ Status import_profile(ImportArguments& arguments) {
   ASSIGN_OR_RETURN(arguments.options.most_unmatched, most_unmatched(arguments.most_unmatched));
   ASSIGN_OR_RETURN(const std::vector<OperatorTrace> traces, read_traces(arguments));
   ASSIGN_OR_RETURN(Loaded loaded, load(arguments.what, arguments.batch, false));
-  // Of a model alone the costs are for a scenario that names no level, not for the machine that plans: the times are the
-  // other runtime's on any level.
+  // Of a model alone the costs are for a scenario that names no level, not for the machine that plans: the times are
+  // the other runtime's on any level.
   if (!is_scenario(arguments.what)) loaded.scenario.cluster.devices.front().level = Device{}.level;
   ASSIGN_OR_RETURN(const ImportedCosts imported, import_costs(loaded, traces, arguments.options));
   ASSIGN_OR_RETURN(const OutputLock lock, OutputLock::beside(arguments.output));
