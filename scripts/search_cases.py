@@ -5,15 +5,16 @@ Everything is simulated, and the machines' figures are examples. Language models
 import json
 import pathlib
 
+LLAMA_70B, LLAMA_405B = "llama?layers=80&hidden=8192&heads=64&ffn=28672", "llama?layers=126&hidden=16384&heads=128&ffn=53248"
 MODELS = {  # with their batch
     "alexnet": 64, "simple_cnn": 256, "vgg16": 32, "vgg19": 32, "resnet18": 64, "resnet50": 64, "mobilenet_v2": 64, "efficientnet_b0": 64,
     "densenet121": 32, "inception_v3": 32, "bert_base": 32, "gpt2": 32, "vit_b16": 32, "llama?layers=16&hidden=1024&heads=16&kv_heads=4&ffn=3584": 32,
     "unet": 32, "branches": 32, "experts": 32}
 LARGE = {
-    "llama": 32, "llama?layers=80&hidden=8192&heads=64&ffn=28672": 32, "llama?layers=126&hidden=16384&heads=128&ffn=53248": 32,
+    "llama": 32, LLAMA_70B: 32, LLAMA_405B: 32,
     "gpt2?layers=96&hidden=12288&heads=96&vocab=50257&length=128": 32}
 SHORT = {"llama?layers=16&hidden=1024&heads=16&kv_heads=4&ffn=3584": "llama 16x1024", "llama": "llama 8B",
-         "llama?layers=80&hidden=8192&heads=64&ffn=28672": "llama 70B", "llama?layers=126&hidden=16384&heads=128&ffn=53248": "llama 405B",
+         LLAMA_70B: "llama 70B", LLAMA_405B: "llama 405B",
          "gpt2?layers=96&hidden=12288&heads=96&vocab=50257&length=128": "GPT-3 175B"}
 
 
