@@ -90,6 +90,31 @@ device A cpu host a memory 1000000
   return text;
 }
 
+// A and B send so many floats to C at time 0; both pass the link from the switch to C, 4 MB/s.
+inline std::string two_senders(int a_floats, int b_floats) {
+  std::string text = "program share batch 1 micro_batches 1\n";
+  for (const auto& [name, host, floats] : {std::tuple{"A", "a", a_floats}, std::tuple{"B", "b", b_floats}}) {
+    text += fmt::format(R"(device {0} cpu host {1} memory 1000000
+  buffer x{0} f32[{2}] input
+  segment F stage 0 shard {3} phase F
+    send x{0} to C tag 0
+  order
+    F.0
+)",
+                        name, host, floats, name[0] - 'A');
+  }
+  return text + fmt::format(R"(device C cpu host c memory 1000000
+  buffer ya f32[{}] output
+  buffer yb f32[{}] output
+  segment F stage 1 phase F
+    recv ya from A tag 0
+    recv yb from B tag 0
+  order
+    F.0
+)",
+                            a_floats, b_floats);
+}
+
 // A and B send each other 1000 floats at time 0.
 inline std::string exchange() {
   std::string text = "program exchange batch 1 micro_batches 1\n";

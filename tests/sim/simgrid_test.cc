@@ -1,16 +1,11 @@
 // The SimGrid tier against arithmetic, and against the fast tier where nothing is contended.
 #include <gmock/gmock.h>
-#include <sys/mman.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "base/random.h"
 #include "sim/hand_cases.h"
-#include "sim/simgrid/engine.h"
-#include "sim/simgrid/even_clock.h"
 #include "sim/simgrid/simgrid_tier.h"
 
 namespace nlsplit::testing {
@@ -78,31 +73,6 @@ TEST(SimGrid, CloseEventsStayApart) {
   const double size = 4.0 * floats;
   expect_near_relative(timing.finish[activity_of(one, "A", messages - 1, 0)], messages * size / 450e9, 1e-9, "A to B");
   expect_near_relative(timing.finish[activity_of(one, "C", messages - 1, 0)], messages * size / slower, 1e-9, "C to D");
-}
-
-// A and B send 1000 and 3000 floats to C at time 0; both pass the link from the switch to C, 4 MB/s.
-std::string two_senders(int a_floats, int b_floats) {
-  std::string text = "program share batch 1 micro_batches 1\n";
-  for (const auto& [name, host, floats] : {std::tuple{"A", "a", a_floats}, std::tuple{"B", "b", b_floats}}) {
-    text += fmt::format(R"(device {0} cpu host {1} memory 1000000
-  buffer x{0} f32[{2}] input
-  segment F stage 0 shard {3} phase F
-    send x{0} to C tag 0
-  order
-    F.0
-)",
-                        name, host, floats, name[0] - 'A');
-  }
-  return text + fmt::format(R"(device C cpu host c memory 1000000
-  buffer ya f32[{}] output
-  buffer yb f32[{}] output
-  segment F stage 1 phase F
-    recv ya from A tag 0
-    recv yb from B tag 0
-  order
-    F.0
-)",
-                            a_floats, b_floats);
 }
 
 TEST(SimGrid, TwoFlowsShareALink) {
@@ -287,53 +257,6 @@ TEST(SimGrid, ActivitiesLeftOverAreAnError) {
   const auto timings = simulate_all(simgrid_tier(), one.cluster, {&one.graph});
   ASSERT_FALSE(timings.ok());
   EXPECT_THAT(timings.error().message, HasSubstr("1 of 3 activities left"));
-}
-
-// ---- Without SimGrid (sim/simgrid/even_clock.h)
-
-// When each activity ends, by SimGrid's engine, in a process of its own.
-std::vector<double> finished_in_engine(const Case& one) {
-  const size_t count = one.graph.activities.size();
-  void* shared = ::mmap(nullptr, count * sizeof(double), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  EXPECT_NE(shared, MAP_FAILED);
-  const pid_t process = ::fork();
-  if (process == 0) {
-    Timing timing;
-    if (!run_engine(one.graph, one.cluster, timing).ok()) ::_exit(1);
-    std::ranges::copy(timing.finish, static_cast<double*>(shared));
-    ::_exit(0);
-  }
-  int status = -1;
-  ::waitpid(process, &status, 0);
-  EXPECT_EQ(status, 0);
-  const auto* values = static_cast<const double*>(shared);
-  std::vector<double> finish(values, values + count);
-  ::munmap(shared, count * sizeof(double));
-  return finish;
-}
-
-TEST(EvenClock, HasTheBitsThatItHasWithSimGrid) {
-  const Case pipeline = make_case(text_of({{300, 200, 400, 100}, 7}), chain(4, 0.1 * ms));
-  const Case shared = make_case(two_senders(1000, 3000), star(3, 1 * ms));
-  for (const Case* one : {&pipeline, &shared}) {
-    Timing timing;
-    ASSERT_TRUE(run_evenly(one->graph, one->cluster, timing));
-    EXPECT_EQ(timing.finish, finished_in_engine(*one));
-    EXPECT_GT(timing.makespan, 0);
-  }
-}
-
-TEST(EvenClock, LeavesToSimGridWhatIsNotEven) {
-  Cluster cluster = star(3, 0);
-  cluster.links[0].bandwidth = bytes_per_second(1e6);
-  const Case uneven = make_case(two_senders(3000, 3000), cluster);
-  Timing timing;
-  EXPECT_FALSE(run_evenly(uneven.graph, uneven.cluster, timing));
-  const Case even = make_case(two_senders(1000, 3000), star(3, 0));
-  EXPECT_TRUE(run_evenly(even.graph, even.cluster, timing));
-  TimedGraph changing = even.graph;
-  changing.courses.emplace_back(LinkId(0));
-  EXPECT_FALSE(run_evenly(changing, even.cluster, timing)) << "a link that changes";
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 // themselves take what they take alone, and those that share evenly (even_flows.h) have rates that are known.
 //
 //   Timing timing;
-//   if (!run_evenly(graph, cluster, timing)) …   // SimGrid has to run it, from the beginning
+//   if (!run_evenly(graph, cluster, timing)) …   // it takes a SharedClock (shared_clock.h), from the beginning
 #pragma once
 
 #include <cstdint>

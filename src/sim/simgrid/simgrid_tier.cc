@@ -22,7 +22,7 @@
 #include "base/child_process.h"
 #include "base/cores.h"
 #include "sim/simgrid/engine.h"
-#include "sim/simgrid/even_clock.h"
+#include "sim/simgrid/fair_flows.h"
 
 namespace nlsplit::inline sim {
 namespace {
@@ -188,17 +188,17 @@ size_t await_fewer(const std::deque<Job>& jobs, size_t width) {
 }
 
 // None: it needs SimGrid.
-std::optional<Timing> time_evenly(const Simulation& simulation) {
+std::optional<Timing> time_here(const Simulation& simulation) {
   std::optional<Timing> timing(std::in_place);
-  bool even = false;
+  bool timed = false;
   if (simulation.disturb) {
     TimedGraph disturbed = *simulation.graph;
     simulation.disturb(disturbed);
-    even = run_evenly(disturbed, *simulation.cluster, *timing);
+    timed = run_here(disturbed, *simulation.cluster, *timing);
   } else {
-    even = run_evenly(*simulation.graph, *simulation.cluster, *timing);
+    timed = run_here(*simulation.graph, *simulation.cluster, *timing);
   }
-  if (!even) timing.reset();
+  if (!timed) timing.reset();
   return timing;
 }
 
@@ -216,10 +216,10 @@ class InOrder {
 
   bool goes_on() const { return go_on_ && !trouble_; }
 
-  // even: none: it needs SimGrid.
-  void add(size_t index, const Simulation& simulation, std::optional<Timing> even) {
-    if (even) {
-      timed_.emplace(index, *std::move(even));
+  // timed: none: it needs SimGrid.
+  void add(size_t index, const Simulation& simulation, std::optional<Timing> timed) {
+    if (timed) {
+      timed_.emplace(index, *std::move(timed));
     } else {
       while (goes_on() && await_fewer(running_, core_count()) >= core_count()) collect_first();
       if (!goes_on()) return;
@@ -298,10 +298,10 @@ class SimGridTier final : public Tier {
     for (size_t begin = 0; begin < count && in_order.goes_on(); begin += at_once) {
       std::vector<Simulation> simulations;
       for (size_t i = begin; i < std::min(count, begin + at_once); ++i) simulations.push_back(simulation(i));
-      std::vector<std::optional<Timing>> even(simulations.size());
-      on_all_cores(simulations.size(), [&](size_t i) { even[i] = time_evenly(simulations[i]); });
+      std::vector<std::optional<Timing>> timed(simulations.size());
+      on_all_cores(simulations.size(), [&](size_t i) { timed[i] = time_here(simulations[i]); });
       for (size_t i = 0; i < simulations.size() && in_order.goes_on(); ++i)
-        in_order.add(begin + i, simulations[i], std::move(even[i]));
+        in_order.add(begin + i, simulations[i], std::move(timed[i]));
       in_order.take_until(2 * at_once);
     }
     return in_order.finish();
