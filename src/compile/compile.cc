@@ -86,6 +86,7 @@ Result<Compiled> compile(const KernelGraph& graph, const Plan& plan, const Clust
   lowering.cluster = &cluster;
   lowering.costs = costs;
   lowering.endpoints = endpoints;
+  lowering.idle = options.idle;
   lowering.row_major_messages = options.row_major_messages;
   lowering.convert_always = options.convert_always;
   lowering.all_reduce = options.all_reduce;

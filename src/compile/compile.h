@@ -54,16 +54,19 @@ struct CompileOptions {
   bool verify = true;  // a session; false: it is not to run, and only its sizes are wanted
   // Of a session: device 0 is the one that has the inputs and is given the outputs, also where no state asks for that.
   bool inputs_on_first = false;
+  // Of a session whose Programs have plans of their own: the Program has these devices as well, behind the plan's, and
+  // nothing to do for them.
+  std::vector<DeviceId> idle = {};
   bool row_major_messages = false;  // as between devices of unlike levels, whatever the devices
   bool convert_always = false;      // what crosses stages is converted as if they were on different devices
   // Told after each pass its name and what it made, as text.
   std::function<void(std::string_view pass, const std::string& text)> after_pass = {};
 };
 
-// The Program's devices are the plan's in order of first use, then an endpoint for the source or sink host if none of
-// them is on it. costs decide only the order of slots (a replica twice as fast takes more turns) and the kernels of
-// shards, never results; nullptr: all devices alike. In training there are no outputs to deliver: the execution ends
-// with the last update.
+// The Program's devices are the plan's in order of first use, then options.idle, then an endpoint for the source or
+// sink host if none of them is on it. costs decide only the order of slots (a replica twice as fast takes more turns)
+// and the kernels of shards, never results; nullptr: all devices alike. In training there are no outputs to deliver:
+// the execution ends with the last update.
 //
 // Errors: the plan does not fit the graph; what expand_plan says; unknown schedule, or one that does not exist for this
 // plan; of a training under a plan with splits what check_split_training says; sums that are to be exact, and a

@@ -159,6 +159,7 @@ struct Lowering {
   const Cluster* cluster = nullptr;
   const CostTable* costs = nullptr;
   Endpoints endpoints;
+  std::span<const DeviceId> idle;  // CompileOptions
   bool row_major_messages = false;
   bool convert_always = false;                    // CompileOptions
   std::optional<CollectiveAlgorithm> all_reduce;  // none: the fastest

@@ -35,7 +35,17 @@ Status check_given(const Lowering& lowering) {
   return ok_status();
 }
 
-// The plan's devices in order of first use.
+void add_device(const Device& device, const Cluster& cluster, Program& program) {
+  DeviceProgram& out = program.devices.emplace_back();
+  out.name = device.name;
+  out.kind = device.kind;
+  out.host = cluster.hosts[device.host.index()].name;
+  out.level = device.level;
+  out.cores = device.cores;
+  out.memory = device.memory;
+}
+
+// The plan's devices in order of first use, then those without work.
 void add_devices(Lowering& lowering) {
   for (const Stage& stage : lowering.plan->stages) {
     std::vector<int>& replicas = lowering.stage_devices.emplace_back();
@@ -44,15 +54,12 @@ void add_devices(Lowering& lowering) {
       replicas.push_back(static_cast<int>(found - lowering.devices.begin()));
       if (found != lowering.devices.end()) continue;
       lowering.devices.push_back(id);
-      const Device& device = lowering.cluster->device(id);
-      DeviceProgram& out = lowering.program.devices.emplace_back();
-      out.name = device.name;
-      out.kind = device.kind;
-      out.host = lowering.cluster->hosts[device.host.index()].name;
-      out.level = device.level;
-      out.cores = device.cores;
-      out.memory = device.memory;
+      add_device(lowering.cluster->device(id), *lowering.cluster, lowering.program);
     }
+  }
+  for (const DeviceId id : lowering.idle) {
+    if (std::ranges::find(lowering.devices, id) == lowering.devices.end())
+      add_device(lowering.cluster->device(id), *lowering.cluster, lowering.program);
   }
 }
 

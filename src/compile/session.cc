@@ -142,6 +142,37 @@ Status add_holders(const SessionPart& part, const Program& program, Holders& hol
   return ok_status();
 }
 
+// Of all parts, if they are not all of the same.
+std::vector<DeviceId> devices_of(std::span<const SessionPart> parts) {
+  std::vector<DeviceId> all;
+  bool alike = true;
+  for (const SessionPart& part : parts) {
+    std::vector<DeviceId> own;
+    for (const Stage& stage : part.plan.stages) {
+      for (const DeviceId device : stage.devices) {
+        if (std::ranges::find(own, device) == own.end()) own.push_back(device);
+      }
+    }
+    if (all.empty()) all = own;
+    alike &= own == all;
+    for (const DeviceId device : own) {
+      if (std::ranges::find(all, device) == all.end()) all.push_back(device);
+    }
+  }
+  if (alike) all.clear();
+  return all;
+}
+
+// As the first Program has them.
+void order_devices(const Program& first, Program& program) {
+  CHECK(program.devices.size() == first.devices.size(), "Programs of other devices");
+  for (size_t d = 0; d < first.devices.size(); ++d) {
+    const auto at = std::ranges::find(program.devices, first.devices[d].name, &DeviceProgram::name);
+    CHECK(at != program.devices.end(), "Programs of other devices");
+    exchange_devices(program, d, static_cast<size_t>(at - program.devices.begin()));
+  }
+}
+
 // Who continues a sequence reads what was made of it and says how it goes on, so both are to be in one place.
 Result<size_t> chooser_of(std::span<const SessionPart> parts, const Session& session, bool inputs_on_first) {
   const auto has_states = [](const SessionPart& part) { return !part.graph->updates.empty(); };
@@ -167,8 +198,10 @@ Result<CompiledSession> compile_session(const std::string& name, std::span<const
   CompiledSession result;
   result.session.name = name;
   Holders holders;
+  const std::vector<DeviceId> devices = devices_of(parts);
   for (const SessionPart& part : parts) {
     CompileOptions own = options;
+    own.idle = devices;
     own.table = nullptr;
     own.holders = &holders;
     auto compiled = compile(*part.graph, part.plan, cluster, endpoints, costs, own);
@@ -180,6 +213,8 @@ Result<CompiledSession> compile_session(const std::string& name, std::span<const
     if (part.graph->training != nullptr && options.zero > 2)
       RETURN_IF_ERROR(add_holders(part, compiled->program, holders));
     compiled->program.name = part.name;
+    if (!devices.empty() && !result.session.programs.empty())
+      order_devices(result.session.programs.front(), compiled->program);
     result.session.programs.push_back(std::move(compiled->program));
     std::ranges::move(compiled->slices, std::back_inserter(result.slices));
     if (compiled->training) result.trainings.push_back(std::move(compiled->training));

@@ -1,5 +1,6 @@
-// compile_session(): several Programs of one network over the same weights and states, cut by one plan: a training step
-// and the evaluation of what it has trained; inference of one sample and of eight.
+// compile_session(): several Programs of one network over the same weights and states: a training step and the
+// evaluation of what it has trained; inference of one sample and of eight. They are cut by one plan; or each by its
+// own, where the graphs have the states where they are needed (compile/hand_over.h).
 //
 //   const SessionPart parts[] = {{"train", &step, plan}, {"evaluate", &network, same_stages}};
 //   ASSIGN_OR_RETURN(CompiledSession compiled, compile_session("resnet50", parts, cluster, endpoints, &costs));
@@ -21,7 +22,7 @@ namespace nlsplit::inline compiler {
 struct SessionPart {
   std::string name;  // of its Program
   const KernelGraph* graph = nullptr;
-  Plan plan;  // stages: those of all parts
+  Plan plan;
 };
 
 struct CompiledSession {

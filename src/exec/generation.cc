@@ -44,6 +44,22 @@ std::span<const float> floats(const SessionState& state, std::string_view progra
   return {reinterpret_cast<const float*>(bytes.data()), bytes.size() / sizeof(float)};
 }
 
+bool has_state(const DeviceProgram& device, const std::string& name) {
+  return std::ranges::any_of(
+      device.buffers, [&](const Buffer& buffer) { return buffer.kind == BufferKind::state && buffer.name == name; });
+}
+
+// Whether prompts are computed on states that tokens have elsewhere.
+bool hands_over(const Program& prompts, const Program& tokens) {
+  for (size_t d = 0; d < prompts.devices.size(); ++d) {
+    const bool other = std::ranges::any_of(prompts.devices[d].buffers, [&](const Buffer& buffer) {
+      return buffer.kind == BufferKind::state && !has_state(tokens.devices[d], buffer.name);
+    });
+    if (other) return true;
+  }
+  return false;
+}
+
 bool keeps_positions(const Program& program) {
   const auto puts_in_place = [&](const Instr& instr) {
     if (instr.opcode != Opcode::compute) return false;
@@ -118,6 +134,8 @@ Result<GenerationForm> generation_form(const Session& session) {
   }
   if (form.decode < 0) return invalid_input(fmt::format("session {} has no program decode", session.name));
   form.keeps_positions = std::ranges::all_of(session.programs, keeps_positions);
+  const auto program = [&](int p) -> const Program& { return session.programs[static_cast<size_t>(p)]; };
+  form.hands_over = form.prefill >= 0 && hands_over(program(form.prefill), program(form.decode));
   return form;
 }
 

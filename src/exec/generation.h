@@ -34,6 +34,9 @@ struct GenerationForm {
   int prefill = -1, decode = 0;                      // Programs; -1: prompts go through decode
   // All states are caches in which each position has its place, so what is kept of a sequence can be cut to any length.
   bool keeps_positions = false;
+  // Prompts are computed elsewhere (compile/hand_over.h). Where they are, what decode adds to a sequence is not known:
+  // a sequence that has had a decode takes no part in prefill any more.
+  bool hands_over = false;
 
   BatchForm batch() const { return {.slots = sequences, .chunk = prefill >= 0 ? chunk : 1, .context = context}; }
 };

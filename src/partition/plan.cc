@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 #include <optional>
+#include <utility>
 
 #include "base/name_range.h"
 #include "base/text_reader.h"
@@ -17,6 +18,7 @@ namespace {
 
 constexpr std::string_view rest_word = "rest";
 constexpr std::string_view up_to = "..";
+constexpr std::string_view prefill_mark = "prefill:";
 constexpr std::array<std::string_view, split_axis_count> axis_names = {"batch",    "height", "width",
                                                                        "channels", "tensor", "sequence"};
 
@@ -219,6 +221,8 @@ bool has_splits(const Plan& plan) {
   return std::ranges::any_of(plan.stages, [](const Stage& stage) { return stage.split.has_value(); });
 }
 
+bool is_of_one_device(const Stage& stage) { return stage.devices.size() == 1 && !stage.split; }
+
 Result<std::vector<Stage>> parse_stages(const std::vector<std::string>& parts, const Graph& graph,
                                         const Cluster& cluster, std::vector<PlanNote>* notes) {
   if (parts.empty()) return invalid_input("a plan without stages; the shortest is [rest@DEVICE]");
@@ -271,15 +275,36 @@ Result<std::vector<Stage>> parse_stages(const std::vector<std::string>& parts, c
   return stages;
 }
 
-std::string to_string(const Plan& plan, const Graph& graph, const Cluster& cluster) {
+Result<PlanStages> parse_plan_stages(const std::vector<std::string>& parts, const Graph& graph, const Cluster& cluster,
+                                     std::vector<PlanNote>* notes) {
+  std::vector<std::string> of_prompts, of_tokens;
+  for (const std::string& part : parts) {
+    const std::string_view text = trim(part);
+    const bool marked = text.starts_with(prefill_mark);
+    (marked ? of_prompts : of_tokens).emplace_back(marked ? trim(text.substr(prefill_mark.size())) : text);
+  }
+  if (of_tokens.empty() && !of_prompts.empty())
+    return wrong(parts.back(),
+                 fmt::format("'{}': a plan with a prefill of its own says who decodes as well", parts.back()));
+  PlanStages plan;
+  ASSIGN_OR_RETURN(plan.stages, parse_stages(of_tokens, graph, cluster, notes));
+  if (of_prompts.empty()) return plan;
+  ASSIGN_OR_RETURN(plan.prefill, parse_stages(of_prompts, graph, cluster, notes));
+  if (plan.prefill == plan.stages) plan.prefill.clear();
+  return plan;
+}
+
+namespace {
+
+std::string stages_text(const std::vector<Stage>& stages, const Graph& graph, const Cluster& cluster) {
   std::string text;
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    const Stage& stage = plan.stages[s];
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const Stage& stage = stages[s];
     if (s > 0) text += " | ";
     text += stage_devices(stage, cluster);
-    if (plan.stages.size() == 1)
+    if (stages.size() == 1)
       text += " all";
-    else if (s + 1 == plan.stages.size())
+    else if (s + 1 == stages.size())
       text += fmt::format(" {}", rest_word);
     else
       text += fmt::format(" {}{}", up_to, cut_name(graph, stage.end));
@@ -287,19 +312,37 @@ std::string to_string(const Plan& plan, const Graph& graph, const Cluster& clust
   return text;
 }
 
+}  // namespace
+
+std::string to_string(const Plan& plan, const Graph& graph, const Cluster& cluster) {
+  const std::string text = stages_text(plan.stages, graph, cluster);
+  if (plan.prefill.empty()) return text;
+  return fmt::format("prefill {}; decode {}", stages_text(plan.prefill, graph, cluster), text);
+}
+
 std::vector<std::string> stage_parts(const Plan& plan, const Graph& graph, const Cluster& cluster) {
   std::vector<std::string> parts;
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    const Stage& stage = plan.stages[s];
-    const std::string what =
-        s + 1 == plan.stages.size() ? std::string(rest_word) : fmt::format("{}{}", up_to, cut_name(graph, stage.end));
-    parts.push_back(fmt::format("{}@{}", what, stage_devices(stage, cluster)));
-  }
+  const auto add = [&](const std::vector<Stage>& stages, std::string_view mark) {
+    for (const Stage& stage : stages) {
+      const bool last = &stage == &stages.back();
+      const std::string what = last ? std::string(rest_word) : fmt::format("{}{}", up_to, cut_name(graph, stage.end));
+      parts.push_back(fmt::format("{}{}@{}", mark, what, stage_devices(stage, cluster)));
+    }
+  };
+  add(plan.prefill, fmt::format("{} ", prefill_mark));
+  add(plan.stages, "");
   return parts;
 }
 
 Status check_plan(const Plan& plan, const Graph& graph, const Cluster& cluster, int64_t batch, size_t first) {
-  const std::string name = plan.name.empty() ? "plan" : fmt::format("plan {}", plan.name);
+  std::string name = plan.name.empty() ? "plan" : fmt::format("plan {}", plan.name);
+  if (!plan.prefill.empty()) {
+    Plan prompts = plan;
+    prompts.stages = std::exchange(prompts.prefill, {});
+    prompts.name = plan.name.empty() ? "of prefill" : plan.name + ", prefill";
+    RETURN_IF_ERROR(check_plan(prompts, graph, cluster, batch, first));
+    name += ", decode";
+  }
   if (plan.stages.empty()) return invalid_input(fmt::format("{}: no stages", name));
   if (plan.micro_batches < 1)
     return invalid_input(fmt::format("{}: {} micro-batches; there must be at least one", name, plan.micro_batches));

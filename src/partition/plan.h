@@ -12,6 +12,8 @@
 //   rest@height(A+B)+height(C+D)                 two groups, micro-batches round-robin
 //   rest@height-recompute(A+B)                   nothing is exchanged in between: both compute the rows around their
 //   own
+//   [prefill: rest@A, ..layer2@B, rest@C]        of a plan that generates: A computes prompts, B and C make tokens
+//                                                (compile/hand_over.h)
 #pragma once
 
 #include <cstdint>
@@ -58,10 +60,12 @@ struct Plan {
   std::vector<Stage> stages;           // cover all nodes in order
   int micro_batches = 1;               // divides the batch
   std::string schedule = "streaming";  // a policy of schedule/schedules.h
+  std::vector<Stage> prefill = {};     // of a plan that generates: what computes prompts; empty: `stages`, as tokens
   friend bool operator==(const Plan&, const Plan&) = default;
 };
 
 bool has_splits(const Plan& plan);
+bool is_of_one_device(const Stage& stage);
 
 struct PlanNote {  // something the user should know: "conv2 is fused with relu2; the cut is after relu2"
   std::string text;
@@ -73,15 +77,23 @@ struct PlanNote {  // something the user should know: "conv2 is fused with relu2
 Result<std::vector<Stage>> parse_stages(const std::vector<std::string>& parts, const Graph& graph,
                                         const Cluster& cluster, std::vector<PlanNote>* notes);
 
+// The same where parts may begin with "prefill: ": those are Plan::prefill. Both or none are given. Errors: as above.
+struct PlanStages {
+  std::vector<Stage> stages, prefill;
+};
+Result<PlanStages> parse_plan_stages(const std::vector<std::string>& parts, const Graph& graph, const Cluster& cluster,
+                                     std::vector<PlanNote>* notes);
+
 // The shortest name that means exactly this cut: "layer2", "layer3.4", "conv1".
 std::string cut_name(const Graph& graph, size_t end);
-// "A ..layer2.3 | B+C ..layer3.4 | height(D:2+E) rest" (names without dots kept as they are)
+// "A ..layer2.3 | B+C ..layer3.4 | height(D:2+E) rest" (names without dots kept as they are);
+// "prefill A all; decode B ..layer2.3 | C rest"
 std::string to_string(const Plan& plan, const Graph& graph, const Cluster& cluster);
-// The parts parse_stages reads: {"..layer2@A", "..layer3.4@height(B:2+C)", "rest@D"}.
+// The parts parse_plan_stages reads: {"..layer2@A", "..layer3.4@height(B:2+C)", "rest@D"}.
 std::vector<std::string> stage_parts(const Plan& plan, const Graph& graph, const Cluster& cluster);
 
 // Stages cover the graph from node `first` on, devices exist, micro_batches divides the batch, shares fit the devices.
-// The error names the stage.
+// So do those of `prefill`. The error names the stage.
 Status check_plan(const Plan& plan, const Graph& graph, const Cluster& cluster, int64_t batch, size_t first = 0);
 
 }  // namespace nlsplit::inline partition

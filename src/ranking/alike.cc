@@ -35,20 +35,25 @@ std::vector<Stage> that_matter(std::vector<Stage> stages, const std::vector<doub
   return stages;
 }
 
-}  // namespace
-
-bool are_alike(const Plan& a, const Plan& b, const std::vector<double>& node_shares) {
-  if (a.micro_batches != b.micro_batches || a.schedule != b.schedule || a.stages.empty() || b.stages.empty())
-    return false;
-  const size_t nodes = node_shares.size();
-  if (a.stages.back().end != nodes || b.stages.back().end != nodes) return false;
-  const std::vector<double> before = work_before(node_shares);
-  const std::vector<Stage> x = that_matter(a.stages, before), y = that_matter(b.stages, before);
+bool are_alike(const std::vector<Stage>& a, const std::vector<Stage>& b, const std::vector<double>& before) {
+  const size_t nodes = before.size() - 1;
+  if (a.empty() || b.empty()) return a.empty() && b.empty();
+  if (a.back().end != nodes || b.back().end != nodes) return false;
+  const std::vector<Stage> x = that_matter(a, before), y = that_matter(b, before);
   return std::ranges::equal(x, y, [&](const Stage& s, const Stage& t) {
     return s.devices == t.devices && s.split.has_value() == t.split.has_value() &&
            (!s.split || are_alike(*s.split, *t.split)) &&
            std::abs(before[s.end] - before[t.end]) * static_cast<double>(x.size()) < alike_cuts;
   });
+}
+
+}  // namespace
+
+bool are_alike(const Plan& a, const Plan& b, const std::vector<double>& node_shares) {
+  if (a.micro_batches != b.micro_batches || a.schedule != b.schedule || a.stages.empty() || b.stages.empty())
+    return false;
+  const std::vector<double> before = work_before(node_shares);
+  return are_alike(a.stages, b.stages, before) && are_alike(a.prefill, b.prefill, before);
 }
 
 Variants::Variants(const std::vector<double>& node_shares) : before_(work_before(node_shares)) {}

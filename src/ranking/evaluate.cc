@@ -41,7 +41,9 @@ const PreparedModel& prepared_for(const std::vector<PreparedModel>& prepared, in
   return *at;
 }
 
-bool is_single(const Plan& plan) { return plan.stages.size() == 1 && plan.stages[0].devices.size() == 1; }
+bool is_single(const Plan& plan) {
+  return plan.stages.size() == 1 && plan.stages[0].devices.size() == 1 && plan.prefill.empty();
+}
 
 Goal goal_of(const Scenario& scenario) { return {scenario.objective, scenario.weights, 0, 0}; }
 

@@ -72,7 +72,8 @@ namespace {
 bool same_but_for_shares(const RankedPlan& a, const RankedPlan& b) {
   const Estimate &x = a.estimate, &y = b.estimate;
   if (x.makespan_s != y.makespan_s || x.latency_mean_s != y.latency_mean_s || x.largest_memory != y.largest_memory ||
-      a.plan.micro_batches != b.plan.micro_batches || a.plan.schedule != b.plan.schedule)
+      a.plan.micro_batches != b.plan.micro_batches || a.plan.schedule != b.plan.schedule ||
+      a.plan.prefill != b.plan.prefill)
     return false;
   return std::ranges::equal(a.plan.stages, b.plan.stages, [](const Stage& s, const Stage& t) {
     return s.end == t.end && s.devices == t.devices && s.split.has_value() == t.split.has_value() &&

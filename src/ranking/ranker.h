@@ -122,10 +122,15 @@ class Ranker {
   void add_prompts(const Plan& plan, Timed& timed) const;
   void choose_for_requirements();
   Status time_some_generations(size_t begin, size_t end);  // of judged
-  Status time_generations();                               // of judged, which are ordered by them then
+  Status time_judged(size_t begin);
+  Status time_generations();  // of judged, which are ordered by them then
   void prepare_longer_contexts();
   void find_contexts_of(const std::vector<size_t>& plans);  // of judged
   void find_longest_contexts();                             // of the plans that are told of
+
+  // ---- ranker_prefill.cc
+  std::vector<Plan> plans_with_prefill() const;
+  Status judge_plans_with_prefill();
 
   // ---- ranker_timing.cc
   Status fast_tier();

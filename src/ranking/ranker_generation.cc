@@ -83,9 +83,13 @@ std::vector<DeviceNeeds> needs_of(const Session& session) {
   const std::vector<DeviceProgram>& devices = session.programs[0].devices;
   for (size_t d = 0; d < devices.size(); ++d) {
     DeviceNeeds& of = needs.emplace_back(DeviceNeeds{devices[d].kind, devices[d].memory, {}, {}});
-    for (const Program& program : session.programs) of.arena = std::max(of.arena, program.devices[d].arena);
-    for (const Buffer& buffer : session.programs.back().devices[d].buffers) {
-      if (buffer.kind == BufferKind::state) of.caches = of.caches + bytes(buffer.stride());
+    std::set<std::string_view> known;  // of the states: Programs share them
+    for (const Program& program : session.programs) {
+      of.arena = std::max(of.arena, program.devices[d].arena);
+      for (const Buffer& buffer : program.devices[d].buffers) {
+        if (buffer.kind == BufferKind::state && known.insert(buffer.name).second)
+          of.caches = of.caches + bytes(buffer.stride());
+      }
     }
   }
   return needs;
@@ -394,18 +398,26 @@ void Ranker::find_longest_contexts() {
   find_contexts_of({wanted.begin(), wanted.end()});
 }
 
-// Of all that are judged. A plan whose prompts need more memory than its tokens do may fit no longer: it stays without
-// times, behind the others.
-Status Ranker::time_generations() {
-  std::vector<RankedPlan>& plans = ranking_.judged;
-  needed_.resize(plans.size());
-  if (scenario_.generation->require.context) prepare_longer_contexts();
-  for (size_t begin = 0; begin < plans.size();) {
-    progress("timing prompts and tokens", begin, plans.size());
-    const size_t end = std::min(plans.size(), begin + sessions_a_core * workers());
+// Those from `begin` on.
+Status Ranker::time_judged(size_t begin) {
+  const size_t all = ranking_.judged.size();
+  needed_.resize(all);
+  while (begin < all) {
+    progress("timing prompts and tokens", begin, all);
+    const size_t end = std::min(all, begin + sessions_a_core * workers());
     RETURN_IF_ERROR(time_some_generations(begin, end));
     begin = end;
   }
+  return ok_status();
+}
+
+// Of all that are judged. A plan whose prompts need more memory than its tokens do may fit no longer: it stays without
+// times, behind the others.
+Status Ranker::time_generations() {
+  if (scenario_.generation->require.context) prepare_longer_contexts();
+  RETURN_IF_ERROR(time_judged(0));
+  RETURN_IF_ERROR(judge_plans_with_prefill());
+  std::vector<RankedPlan>& plans = ranking_.judged;
   if (scenario_.generation->require.context) {
     std::vector<size_t> timed;
     for (size_t i = 0; i < plans.size(); ++i) {

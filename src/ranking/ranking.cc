@@ -101,19 +101,39 @@ Result<PreparedModel> prepare_model(const Scenario& scenario, const Graph& optim
   return prepared;
 }
 
+namespace {
+
+// Of a plan whose prompts are computed elsewhere.
+Status check_prefill(const Scenario& scenario, const PlanStages& plan) {
+  if (plan.prefill.empty()) return ok_status();
+  if (!scenario.generation) return invalid_input("prefill and decode are of `workload: {mode: generation, …}`");
+  if (scenario.generation->chunk == 1)
+    return invalid_input("with `chunk: 1` prompts are taken token by token, and there is no prefill");
+  for (const std::vector<Stage>* stages : {&plan.prefill, &plan.stages}) {
+    if (!std::ranges::all_of(*stages, is_of_one_device))
+      return unsupported(
+          "prefill and decode by plans of their own: each stage has one device, no replicas and no split inside "
+          "layers");
+  }
+  return ok_status();
+}
+
+}  // namespace
+
 Result<std::vector<RankedPlan>> resolve_own_plan(const Scenario& scenario, const Graph& optimized,
                                                  const UserPlan& own) {
   std::vector<RankedPlan> plans;
   std::vector<PlanNote> notes;
-  auto stages = parse_stages(own.stages, optimized, scenario.cluster, &notes);
+  auto stages = parse_plan_stages(own.stages, optimized, scenario.cluster, &notes);
   if (!stages) {
     return at_plan(own, stages.error());
   }
+  if (const Status sound = check_prefill(scenario, *stages); !sound.ok()) return at_plan(own, sound.error());
   for (const int micro_batches : own.micro_batches.empty() ? scenario.micro_batches : own.micro_batches) {
     for (const std::string& schedule :
          own.schedule.empty() ? scenario.schedules : std::vector<std::string>{own.schedule}) {
       RankedPlan ranked;
-      ranked.plan = {own.name, *stages, micro_batches, schedule};
+      ranked.plan = {own.name, stages->stages, micro_batches, schedule, stages->prefill};
       ranked.own = true;
       ranked.notes = notes;
       if (const Status sound = check_plan(ranked.plan, optimized, scenario.cluster, scenario.batch); !sound.ok()) {
@@ -126,7 +146,7 @@ Result<std::vector<RankedPlan>> resolve_own_plan(const Scenario& scenario, const
 }
 
 PlanKind kind_of(const Plan& plan) {
-  if (plan.stages.size() > 1 || has_splits(plan)) return PlanKind::split;
+  if (plan.stages.size() > 1 || has_splits(plan) || !plan.prefill.empty()) return PlanKind::split;
   return is_single(plan) ? PlanKind::single : PlanKind::copies;
 }
 

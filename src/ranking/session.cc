@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <optional>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "base/limits.h"
+#include "compile/hand_over.h"
 #include "partition/expand.h"
 #include "program/scalar_values.h"
 #include "schedule/online_choice.h"
@@ -66,6 +69,19 @@ std::set<std::string> states_of(const DeviceProgram& device) {
     if (buffer.kind == BufferKind::state) names.insert(buffer.name);
   }
   return names;
+}
+
+// Error: tokens would not find there what prompts leave.
+Status check_states(const Session& session, bool moved) {
+  const std::vector<Program>& programs = session.programs;
+  for (size_t d = 0; d < programs[0].devices.size(); ++d) {
+    const std::set<std::string> of_prompts = states_of(programs.front().devices[d]),
+                                of_tokens = states_of(programs.back().devices[d]);
+    if (moved ? !std::ranges::includes(of_prompts, of_tokens) : of_prompts != of_tokens)
+      return unsupported(
+          fmt::format("device {} would keep other states of prompts than of tokens", programs[0].devices[d].name));
+  }
+  return ok_status();
 }
 
 // Programs over the same weights, ready to be compiled.
@@ -142,25 +158,34 @@ Result<GenerationModels> prepare_generation(const Scenario& scenario, const Grap
 }
 
 Result<Plan> plan_of_prompts(const GenerationModels& models, const Plan& plan) {
-  return plan_by_names(plan, models.decode.kernels.graph, models.prefill.value().kernels.graph);
+  Plan prompts = plan;
+  if (!plan.prefill.empty()) prompts.stages = std::exchange(prompts.prefill, {});
+  return plan_by_names(prompts, models.decode.kernels.graph, models.prefill.value().kernels.graph);
 }
 
 Result<CompiledSession> generation_session(const Scenario& scenario, const GenerationModels& models, const Plan& plan,
                                            bool verify) {
   const Graph& graph = models.decode.kernels.graph;
+  const bool moved = !plan.prefill.empty();
+  Plan tokens = plan;
+  tokens.prefill.clear();
   std::vector<SessionPart> parts;
+  HandOver handed_over;
   if (models.prefill) {
-    ASSIGN_OR_RETURN(Plan same, plan_of_prompts(models, plan));
-    parts.push_back({std::string(prefill_name), &models.prefill->kernels, std::move(same)});
+    ASSIGN_OR_RETURN(Plan prompts, plan_of_prompts(models, plan));
+    const KernelGraph* kernels = &models.prefill->kernels;
+    if (moved) {
+      ASSIGN_OR_RETURN(handed_over, hand_over_states({kernels, &prompts}, {&models.decode.kernels, &tokens}));
+      kernels = &handed_over.graph;
+      prompts = handed_over.plan;
+    }
+    parts.push_back({std::string(prefill_name), kernels, std::move(prompts)});
+  } else if (moved) {
+    return unsupported("prompts are taken token by token, and there is no prefill");
   }
-  parts.push_back({std::string(decode_name), &models.decode.kernels, plan});
+  parts.push_back({std::string(decode_name), &models.decode.kernels, std::move(tokens)});
   ASSIGN_OR_RETURN(CompiledSession compiled, compile_parts(scenario, graph, plan, parts, verify));
-  const std::vector<Program>& programs = compiled.session.programs;
-  for (size_t d = 0; d < programs[0].devices.size(); ++d) {
-    if (states_of(programs.front().devices[d]) != states_of(programs.back().devices[d]))
-      return unsupported(
-          fmt::format("device {} would keep other states of prompts than of tokens", programs[0].devices[d].name));
-  }
+  RETURN_IF_ERROR(check_states(compiled.session, moved));
   return compiled;
 }
 

@@ -39,9 +39,11 @@ struct GenerationModels {
 // optimized: the one for a token. weights: is told of what the others name; nullptr: nobody asks for contents.
 Result<GenerationModels> prepare_generation(const Scenario& scenario, const Graph& optimized, int micro_batches,
                                             WeightStore* weights);
-// The same stages, of the network for prompts. Error: it has other nodes.
+// What the plan has for prompts, its `prefill` or the same stages, of the network for prompts. Error: that has other
+// nodes.
 Result<Plan> plan_of_prompts(const GenerationModels& models, const Plan& plan);
-// verify: as CompileOptions'.
+// Prompts are computed by the plan's `prefill`, if it has one, and their keys and values go to where tokens are
+// (compile/hand_over.h). verify: as CompileOptions'.
 Result<CompiledSession> generation_session(const Scenario& scenario, const GenerationModels& models, const Plan& plan,
                                            bool verify = true);
 

@@ -27,13 +27,15 @@ std::optional<double> break_even(const std::vector<const LoweredPlan*>& splits, 
       true);
 }
 
-// cost: none: the plan cannot run.
+// cost: none: the plan cannot run. with_prefill: also plans whose prompts are computed elsewhere: their tokens are
+// those of other plans.
 template <class Cost>
-Yardsticks best_by(const Ranking& ranking, const Cost& cost) {
+Yardsticks best_by(const Ranking& ranking, const Cost& cost, bool with_prefill = true) {
   Yardsticks best;
   for (size_t i = 0; i < ranking.judged.size(); ++i) {
     const RankedPlan& ranked = ranking.judged[i];
     if (ranking.generates && !ranked.generation) continue;
+    if (!with_prefill && !ranked.plan.prefill.empty()) continue;
     std::optional<size_t>& of_kind = is_split(ranked.plan)    ? best.split
                                      : is_single(ranked.plan) ? best.single
                                                               : best.copies;
@@ -49,7 +51,8 @@ Verdict make_verdict(const Ranking& ranking, const std::vector<LoweredPlan>& jud
   Verdict verdict;
   if (ranking.generates) {
     verdict.throughput = best_by(ranking, [](const RankedPlan& p) { return -p.generation->tokens_per_s; });
-    verdict.latency = best_by(ranking, [](const RankedPlan& p) { return p.generation->next_token_s; });
+    verdict.latency = best_by(
+        ranking, [](const RankedPlan& p) { return p.generation->next_token_s; }, false);
     verdict.first_token = best_by(ranking, [](const RankedPlan& p) { return p.generation->first_token_s; });
     verdict.memory =
         best_by(ranking, [](const RankedPlan& p) { return static_cast<double>(p.generation->fullest_memory.value()); });

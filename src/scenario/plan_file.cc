@@ -41,7 +41,8 @@ std::string flow_list(const auto& items, auto text_of) {
   return list + "]";
 }
 
-Result<UserPlan> parse_stages_of(const Source& source, const Yaml& node, std::string name) {
+// mark: what its parts begin with, of a plan with others besides.
+Result<UserPlan> parse_stages_of(const Source& source, const Yaml& node, std::string name, std::string_view mark = {}) {
   RETURN_IF_ERROR(expect_list(source, node, "the stages of a plan, e.g. [..conv2@A, rest@B],"));
   if (node.items.empty()) return source.at(node, "a plan needs at least one stage, e.g. [rest@A]");
   UserPlan plan;
@@ -50,8 +51,20 @@ Result<UserPlan> parse_stages_of(const Source& source, const Yaml& node, std::st
   plan.line = source.line(node.line);
   for (const Yaml& item : node.items) {
     ASSIGN_OR_RETURN(std::string part, read_text(source, item, "a stage, e.g. ..conv2@A,"));
-    plan.stages.push_back(std::move(part));
+    plan.stages.push_back(fmt::format("{}{}", mark, part));
   }
+  return plan;
+}
+
+// {prefill: [rest@A], decode: [..conv2@B, rest@C]}: as one list in which parts of prefill say so (partition/plan.h).
+Result<UserPlan> parse_both_stages(const Source& source, const Fields& fields, std::string name) {
+  if (const Yaml* stages = fields.find("stages"))
+    return source.at(*stages, "a plan has `stages`, or `prefill` and `decode`");
+  ASSIGN_OR_RETURN(const Yaml* of_prompts, fields.need("prefill"));
+  ASSIGN_OR_RETURN(const Yaml* of_tokens, fields.need("decode"));
+  ASSIGN_OR_RETURN(UserPlan plan, parse_stages_of(source, *of_prompts, std::move(name), "prefill: "));
+  ASSIGN_OR_RETURN(const UserPlan decode, parse_stages_of(source, *of_tokens, ""));
+  plan.stages.insert(plan.stages.end(), decode.stages.begin(), decode.stages.end());
   return plan;
 }
 
@@ -161,13 +174,18 @@ Result<std::vector<int>> parse_micro_batches(const Source& source, const Yaml& n
 
 Result<UserPlan> parse_plan(const Source& source, const Yaml& node, std::string name, int64_t workload_batch) {
   if (!node.is_map()) return parse_stages_of(source, node, std::move(name));
-  auto opened =
-      workload_batch == 0
-          ? Fields::open(source, node, "a plan", {"name", "stages", "micro_batches", "schedule"})
-          : Fields::open(source, node, fmt::format("plan '{}'", name), {"stages", "micro_batches", "schedule"});
+  auto opened = workload_batch == 0 ? Fields::open(source, node, "a plan",
+                                                   {"name", "stages", "prefill", "decode", "micro_batches", "schedule"})
+                                    : Fields::open(source, node, fmt::format("plan '{}'", name),
+                                                   {"stages", "prefill", "decode", "micro_batches", "schedule"});
   ASSIGN_OR_RETURN(const Fields fields, std::move(opened));
-  ASSIGN_OR_RETURN(const Yaml* stages, fields.need("stages"));
-  ASSIGN_OR_RETURN(UserPlan plan, parse_stages_of(source, *stages, std::move(name)));
+  UserPlan plan;
+  if (fields.find("prefill") != nullptr || fields.find("decode") != nullptr) {
+    ASSIGN_OR_RETURN(plan, parse_both_stages(source, fields, std::move(name)));
+  } else {
+    ASSIGN_OR_RETURN(const Yaml* stages, fields.need("stages"));
+    ASSIGN_OR_RETURN(plan, parse_stages_of(source, *stages, std::move(name)));
+  }
   if (const Yaml* own_name = fields.find("name")) {
     ASSIGN_OR_RETURN(plan.name, read_text(source, *own_name, "a name"));
   }

@@ -66,6 +66,10 @@ Result<Serving> read_serving(const ServeArguments& arguments) {
     ASSIGN_OR_RETURN(token, read_token(arguments.token_file));
   }
   ASSIGN_OR_RETURN(GenerationJob job, read_generation_job(arguments.plan));
+  if (job.form.hands_over)
+    return unsupported(
+        "a plan with prefill and decode of their own is for `generate`: requests that come while others "
+        "go on need one plan");
   const std::string path = arguments.tokenizer.empty() ? job.tokenizer_path() : arguments.tokenizer;
   if (path.empty())
     return invalid_input("requests and answers are text, and this model has no tokenizer: --tokenizer FILE");

@@ -50,6 +50,10 @@ Result<SimulatedServer> simulate_server(const ServeArguments& arguments) {
     return invalid_input(fmt::format("{}: `workload: {{mode: generation, …}}` is what a server runs", arguments.what));
   ASSIGN_OR_RETURN(const RequestTrace trace, trace_of(arguments, *loaded.scenario.generation));
   ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan_at_terminal(loaded, arguments.choice));
+  if (!chosen.plan.prefill.empty())
+    return unsupported(
+        "a plan with prefill and decode of their own is for `generate`: requests that come while others "
+        "go on need one plan");
   ASSIGN_OR_RETURN(const CompiledSession compiled, session_of(loaded.scenario, loaded.model, chosen.plan));
   const Generation& of = *loaded.scenario.generation;
   SimulatedServer server;

@@ -39,12 +39,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       again->stages == plan->stages && again->micro_batches == plan->micro_batches && again->schedule == plan->schedule,
       "and says the same");
   std::vector<PlanNote> notes;
-  auto stages = parse_stages(plan->stages, graph, cluster, &notes);
+  auto stages = parse_plan_stages(plan->stages, graph, cluster, &notes);
   if (!accepted(stages)) return 0;
   Plan whole;
-  whole.stages = std::move(*stages);
+  whole.stages = std::move(stages->stages);
+  whole.prefill = std::move(stages->prefill);
   if (!accepted(check_plan(whole, graph, cluster, 4))) return 0;
-  const auto parts = parse_stages(stage_parts(whole, graph, cluster), graph, cluster, &notes);
-  expect(parts.ok() && *parts == whole.stages, "stages are written as they are read");
+  const auto parts = parse_plan_stages(stage_parts(whole, graph, cluster), graph, cluster, &notes);
+  expect(parts.ok() && parts->stages == whole.stages && parts->prefill == whole.prefill,
+         "stages are written as they are read");
   return 0;
 }

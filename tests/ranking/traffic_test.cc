@@ -32,6 +32,7 @@ sink: h1
 plans:
   layers: [..model.layers.0@a, rest@b]
   one: [rest@a]
+  apart: {prefill: [rest@a], decode: [rest@b]}
 )",
                      "switch.yaml"));
 }
@@ -82,6 +83,22 @@ TEST(GenerationTraffic, OfAPromptTokenByTokenIsThatOfSoManyTokens) {
   for (const LinkTraffic& link : traffic.links) {
     EXPECT_EQ(link.prompt.bytes, prompt_size * link.token.bytes) << link.name;
     EXPECT_EQ(link.prompt.messages, prompt_size * link.token.messages) << link.name;
+  }
+}
+
+// Keys and values of three layers, three heads of eight each; begins go with them. Of a token the input and its places.
+TEST(GenerationTraffic, OfPrefillElsewhereIsKeysAndValues) {
+  const double choice = static_cast<double>(choice_bytes.value());
+  for (const int64_t sequences : {1, 2}) {
+    SCOPED_TRACE(sequences);
+    const auto count = static_cast<double>(sequences);
+    const Traffic traffic = traffic_of_plan(fmt::format("chunk: 4, sequences: {}", sequences), 2);
+    const LinkTraffic &forward = link_called(traffic, "h1>sw"), &back = link_called(traffic, "h2>sw");
+    EXPECT_EQ(forward.prompt.bytes, 2 * count * (2 * 3 * 3 * 8 * 4 * chunk_size + 8) + choice);
+    EXPECT_EQ(forward.prompt.messages, 2 * (2 * 3 + 1) + 1);
+    EXPECT_EQ(forward.token.bytes, count * 3 * 8 + choice);
+    EXPECT_EQ(back.prompt.bytes, 0);
+    EXPECT_EQ(back.token.bytes, count * 8);
   }
 }
 

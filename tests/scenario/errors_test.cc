@@ -382,7 +382,7 @@ const BadScenario bad_scenarios[] = {
      "s.yaml:11:43: 5 micro-batches do not divide the batch of 16 evenly"
        "\n  |   mine: {stages: [rest@A], micro_batches: 5}"},
     {"PlanNamesItself", "[..relu1@A, rest@B]", "{stages: [rest@A], name: other}",
-     "s.yaml:11:28: unknown key 'name' in plan 'mine'; its keys are stages, micro_batches, schedule"
+     "s.yaml:11:28: unknown key 'name' in plan 'mine'; its keys are stages, prefill, decode, micro_batches, schedule"
        "\n  |   mine: {stages: [rest@A], name: other}"},
     {"PlanStageAsMap", "[..relu1@A, rest@B]", "[{a: b}]",
      "s.yaml:11:10: a stage, e.g. ..conv2@A, is expected; this is a map"

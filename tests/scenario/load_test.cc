@@ -110,7 +110,7 @@ TEST(BundledScenarios, PlansNameLayersOfTheirModels) {
     for (const UserPlan& plan : s.plans) {
       ++plans;
       std::vector<PlanNote> notes;
-      const auto stages = parse_stages(plan.stages, model.graph, s.cluster, &notes);
+      const auto stages = parse_plan_stages(plan.stages, model.graph, s.cluster, &notes);
       EXPECT_TRUE(stages.ok()) << at_plan(plan, stages.error()).to_string();
     }
   }

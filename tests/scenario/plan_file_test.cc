@@ -65,6 +65,12 @@ TEST_F(PlanFile, MayBeAListAlone) {
   EXPECT_THAT(plan.stages, ::testing::ElementsAre("..conv2@A", "rest@B"));
 }
 
+TEST_F(PlanFile, MayHavePrefillAndDecode) {
+  const UserPlan plan = read("prefill: [rest@A]\ndecode: [..conv2@B, rest@A]\n").value();
+  EXPECT_THAT(plan.stages, ::testing::ElementsAre("prefill: rest@A", "..conv2@B", "rest@A"));
+  EXPECT_EQ(read(plan_file_text(plan)).value().stages, plan.stages);
+}
+
 // Decisions to follow are read at once: they say the number of micro-batches.
 TEST_F(PlanFile, AnOnlinePolicyMayFollowALog) {
   ASSERT_TRUE(write_file(dir_ / "log, the first.csv", "0F0,0F1\r\n").ok());
@@ -82,7 +88,7 @@ TEST_F(PlanFile, Errors) {
   EXPECT_EQ(error_of(""), ": this plan file is empty");
   EXPECT_EQ(error_of("stages: [rest@A]\nmicrobatches: 4\n"),
             ":2:1: unknown key 'microbatches' in a plan: did you mean 'micro_batches'? Its keys are name, stages, "
-            "micro_batches, schedule\n  | microbatches: 4");
+            "prefill, decode, micro_batches, schedule\n  | microbatches: 4");
   EXPECT_EQ(error_of("micro_batches: 4\n"), ":1:1: a plan lacks 'stages'\n  | micro_batches: 4");
   EXPECT_EQ(error_of("stages: [rest@A]\nmicro_batches: 0\n"),
             ":2:16: a number of micro-batches must be from 1 to 65536, not 0\n  | micro_batches: 0");

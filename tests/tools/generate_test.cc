@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -43,6 +45,18 @@ std::string generating(const std::string& workload) {
          "  copies: [rest@a+b]\n";
 }
 
+// Prompts are computed elsewhere than tokens are.
+std::string generating_apart(const std::string& workload) {
+  return generating(workload) +
+         "  handed: {prefill: [rest@a], decode: [rest@b]}\n"
+         "  fetched: {prefill: [rest@b], decode: [rest@a]}\n"
+         "  partly: {prefill: [..model.layers.1@a, rest@b], decode: [..model.layers.0@b, rest@a]}\n"
+         "  third: {prefill: [..model.layers.0@c, rest@b], decode: [..model.layers.1@a, rest@c]}\n"
+         "  nowhere: {prefill: [rest@b], decode: [rest@c]}\n";
+}
+
+constexpr std::array handed_over = {"handed", "fetched", "partly", "third", "nowhere"};
+
 struct Generated {
   std::vector<std::vector<int>> tokens;  // [sequence]
   json all;
@@ -75,6 +89,52 @@ TEST(Generate, GivesTheSameTokensUnderEveryPlan) {
   const Outcome ranks = mpirun(2, fmt::format("generate {} --plan back --json - {}", scenario, prompt));
   ASSERT_EQ(ranks.code, 0) << ranks.err;
   EXPECT_EQ(json::parse(ranks.out).at("sequences").at(0).at("tokens").get<std::vector<int>>(), one.tokens[0]);
+}
+
+// Prompts are computed on other devices than tokens are: keys and values move, in whole chunks, chunks that begin again
+// near the end of the context, and of sequences that write while others read their prompts.
+TEST(Generate, GivesTheSameTokensWherePromptsAreComputedElsewhere) {
+  const Scratch scratch;
+  const std::string prompts =
+      "--prompt-tokens 1,2 --prompt-tokens 40,50,60,70,80,90,100,110,120,130,140 --prompt-tokens 7,8,9";
+  for (const std::string& workload :
+       {std::string("chunk: 4"), std::string("chunk: 11"), std::string("chunk: 5, context: 20"),
+        std::string("chunk: 4, sequences: 4"), std::string("chunk: 3, sequences: 4, micro_batches: 2")}) {
+    SCOPED_TRACE(workload);
+    const bool several = workload.find("sequences") != std::string::npos;
+    const std::string scenario = scratch.write("s.yaml", generating_apart("prompt: 11, tokens: 9, " + workload));
+    const std::string given = several ? prompts : prompt;
+    const Generated one = generate(scenario, "one", given);
+    ASSERT_EQ(one.tokens.size(), several ? 3u : 1u);
+    for (const char* plan : handed_over) EXPECT_EQ(generate(scenario, plan, given).tokens, one.tokens) << plan;
+    if (!several) continue;
+    for (const auto& [plan, ranks] : std::map<std::string, int>{{"partly", 2}, {"third", 3}}) {
+      SCOPED_TRACE(plan);
+      const Outcome run = mpirun(ranks, fmt::format("generate {} --plan {} --json - {}", scenario, plan, given));
+      ASSERT_EQ(run.code, 0) << run.err;
+      const json made = json::parse(run.out).at("sequences");
+      for (size_t s = 0; s < one.tokens.size(); ++s)
+        EXPECT_EQ(made.at(s).at("tokens").get<std::vector<int>>(), one.tokens[s]);
+    }
+  }
+}
+
+TEST(Generate, PlansWithPrefillElsewhereAreSavedAndNotServed) {
+  const Scratch scratch;
+  const std::string scenario = scratch.write("s.yaml", generating_apart("prompt: 11, tokens: 6, chunk: 4"));
+  const Generated one = generate(scenario, "one", prompt);
+  const std::string folder = scratch / "saved";
+  const Outcome saved = nlsim(fmt::format("lower {} --plan handed --session --save {}", scenario, folder));
+  ASSERT_EQ(saved.code, 0) << saved.err;
+  const Outcome run = nlbench(fmt::format("generate {} --transport threads --json - {}", folder, prompt));
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(json::parse(run.out).at("sequences").at(0).at("tokens").get<std::vector<int>>(), one.tokens.at(0));
+  const Outcome load = nlsim(fmt::format("serve {} --plan handed --rate 2/s --requests 5", scenario));
+  EXPECT_EQ(load.code, 2);
+  EXPECT_THAT(load.err, HasSubstr("prefill and decode of their own"));
+  const Outcome served = nlbench(fmt::format("serve {} --transport threads --port 0", folder));
+  EXPECT_EQ(served.code, 2);
+  EXPECT_THAT(served.err, HasSubstr("prefill and decode of their own"));
 }
 
 // Each shard keeps what the heads it computes see: of one head of keys both keep all.
@@ -112,13 +172,13 @@ TEST(Generate, SharesHeadsOfKeysThatAreTooFew) {
 
 TEST(Generate, KeepsHalvesUnderEveryPlan) {
   const Scratch scratch;
-  std::string text = generating("prompt: 11, tokens: 6, chunk: 4");
+  std::string text = generating_apart("prompt: 11, tokens: 6, chunk: 4");
   const std::string heads = "kv_heads=3";
   text.replace(text.find(heads), heads.size(), heads + "&cache_bits=16");
   const std::string scenario = scratch.write("s.yaml", text);
   const Generated one = generate(scenario, "one", prompt);
   ASSERT_EQ(one.tokens.size(), 1);
-  for (const char* plan : {"layers", "back", "three", "tensor"}) {
+  for (const char* plan : {"layers", "back", "three", "tensor", "handed", "third"}) {
     SCOPED_TRACE(plan);
     EXPECT_EQ(generate(scenario, plan, prompt).tokens, one.tokens);
   }

@@ -454,7 +454,8 @@ std::string ranking_text(const Ranking& ranking, const Scenario& scenario, const
   if (ranking.explanations.empty()) {
     const size_t first = ranking.order[0];
     const RankedPlan& best = ranking.judged[first];
-    if (best.plan.stages.size() > 1 || best.plan.stages[0].devices.size() > 1) {
+    const bool one_way = best.plan.prefill.empty();  // else the drawing would be of tokens only
+    if (one_way && (best.plan.stages.size() > 1 || best.plan.stages[0].devices.size() > 1)) {
       text += plan_drawing(fmt::format("plan {}", first + 1), head_width,
                            drawn_stages(best, ranking.node_shares, scenario.cluster)) +
               "\n";
