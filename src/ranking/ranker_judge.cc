@@ -27,7 +27,7 @@ double score_of(const Goal& goal, const NoisyEstimate& estimate) {
   return score_of(goal, estimate.makespan_s.p95, estimate.latency_s.p95);
 }
 
-// Simulations may be children of this process, and a fork takes as long as there are pages.
+// Simulations of noisy links are children of this process, and a fork takes as long as there are pages.
 void return_freed_memory() {
 #ifdef __GLIBC__
   malloc_trim(0);
@@ -51,10 +51,10 @@ Status Ranker::judge() {
   candidates_ = {};
   kept_ = nullptr;
   scorers_.clear();
-  return_freed_memory();
   RETURN_IF_ERROR(simulate(plans));
   for (Judging& plan : plans) RETURN_IF_ERROR(note_judged(plan));
   if (wants_noise()) {
+    return_freed_memory();
     ASSIGN_OR_RETURN(const NoiseRuns noisy, run_noise(scenario_, judged_, options_));
     ranking_.noise_runs = noisy.runs;
     for (size_t i = 0; i < noisy.plans.size(); ++i) ranking_.judged[i].noisy = noisy.plans[i];

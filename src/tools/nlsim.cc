@@ -5,9 +5,10 @@
 #include "tools/exit.h"
 
 // jemalloc's settings, where it is linked. A ranking fills hundreds of megabytes: in huge pages it has few faults, and
-// the children that simulate are forked with few pages to copy.
+// children that simulate are forked with few pages to copy. Freed memory is kept, also that of large arrays
+// (oversize_threshold): the kernel clears each page that it gives again.
 extern "C" const char* malloc_conf;
-const char* malloc_conf = "thp:always";
+const char* malloc_conf = "thp:always,dirty_decay_ms:-1,oversize_threshold:0";
 
 int main(int argc, char** argv) {
   using namespace nlsplit;
