@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ranges>
 #include <utility>
 
 namespace nlsplit::inline sim {
@@ -77,7 +76,9 @@ void FairFlows::note_change(uint32_t lane) {
 
 // To all lanes on which flows of this one move too, the flows that came last first.
 void FairFlows::spread(uint32_t lane) {
-  for (const uint32_t f : lanes_[lane].flows | std::views::reverse) {
+  const std::vector<uint32_t>& flows = lanes_[lane].flows;
+  for (size_t k = flows.size(); k-- > 0;) {
+    const uint32_t f = flows[k];
     const std::vector<uint32_t>& lanes = lanes_of(f);
     for (size_t i = 0; i < flows_[f].on && flows_[f].seen != round_; ++i) note_change(lanes[i]);
     flows_[f].seen = round_;
@@ -90,8 +91,9 @@ bool FairFlows::share_anew() {
   if (changed_.empty()) return true;
   if (!set_rates()) return false;
   for (const uint32_t lane : changed_) {
-    for (const uint32_t f : lanes_[lane].flows | std::views::reverse) {
-      if (std::exchange(flows_[f].shared, round_) != round_) foresee(f);
+    const std::vector<uint32_t>& flows = lanes_[lane].flows;
+    for (size_t k = flows.size(); k-- > 0;) {
+      if (std::exchange(flows_[flows[k]].shared, round_) != round_) foresee(flows[k]);
     }
     lanes_[lane].changed = false;
   }
