@@ -1,23 +1,13 @@
-"""What the scripts that measure on emulated clusters share: where the programs are, how they are run, how figures are printed."""
-import os
+"""What the scripts that measure on emulated clusters share: how programs are run, how figures are printed."""
 import pathlib
 import subprocess
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 NAME = pathlib.Path(sys.argv[0]).name
 
 
 def add_output(parser):
     parser.add_argument("-o", "--output", type=pathlib.Path, required=True, help="folder for everything")
-
-
-def programs():
-    """The folder of nlsim, nlbench and nlemulate ($BUILD_DIR/bin, or that of the release build)."""
-    build = pathlib.Path(os.environ.get("BUILD_DIR", ROOT / "build" / "release")).resolve()
-    if not (build / "bin" / "nlemulate").exists():
-        sys.exit(f"{NAME}: there is no nlemulate in {build}/bin: scripts/setup release nlsim nlbench nlemulate builds it")
-    return build / "bin"
 
 
 def output_of(words, log):
