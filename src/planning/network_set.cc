@@ -25,6 +25,13 @@ int64_t large_message(const Route& route) {
   return std::clamp<int64_t>(static_cast<int64_t>(size) / 64 * 64, 256 << 10, 32 << 20);
 }
 
+// No message of a ping-pong is larger. What a message takes for each byte is best seen where latencies are small beside
+// it; of the largest ones there are few, so they may take longer than those of other tests.
+int64_t largest_message(const Route& route) {
+  constexpr double longest_s = 0.2;
+  return std::clamp<int64_t>(static_cast<int64_t>(route.narrowest.value() * longest_s), 4 << 20, 64 << 20);
+}
+
 // A computation of busy pairs and the like takes about so long with AVX-512 (kernels_bench, single/v4/erf: Zen 5), up
 // to five times as long with less.
 constexpr double chore_s = 5e-6;
@@ -84,6 +91,10 @@ class NetworkSet {
   Status add_ping_pong(size_t a, size_t b) {
     const Device *ping = device_on(a), *pong = device_on(b);
     PingPongOptions options{.eager_limit = set_.eager_limit};
+    if (a != b) {
+      ASSIGN_OR_RETURN(const Route route, find_path(cluster_, HostId(a), HostId(b)));
+      options.largest_bytes = largest_message(route);
+    }
     // What a GPU's messages take besides, its copies, has its own figures: its host computes nothing here.
     if (ping != nullptr && !is_gpu(ping->level.isa)) options.level_a = ping->level;
     if (pong != nullptr && !is_gpu(pong->level.isa)) options.level_b = pong->level;

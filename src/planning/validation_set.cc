@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -181,6 +182,22 @@ Result<Scenario> predicting(const Scenario& scenario, const std::string& correct
   return corrected;
 }
 
+// The same costs on machines whose computing takes so many times as long.
+constexpr double slower = 1.1;
+Result<Scenario> with_slower_computing(Scenario scenario) {
+  Corrections all;
+  for (const Device& device : scenario.cluster.devices) all.computing[device.name] = slower;
+  RETURN_IF_ERROR(apply(all, scenario.cluster, scenario.costs));
+  return scenario;
+}
+
+// d ln of the figure / d ln time of computing. By more than computing itself nothing grows, but for what messages do to
+// each other.
+double by_computing(double figure_s, double with_slower_s) {
+  if (!(figure_s > 0) || !(with_slower_s > 0)) return 1;
+  return std::clamp(std::log(with_slower_s / figure_s) / std::log(slower), 0.0, 1.0);
+}
+
 // By the names of devices: what a computation of known length took when their costs were measured.
 void note_calibrations(const Scenario& scenario, PlanSet& set) {
   for (size_t d = 0; d < scenario.cluster.devices.size(); ++d) {
@@ -194,8 +211,8 @@ void note_calibrations(const Scenario& scenario, PlanSet& set) {
 // them.
 class SetWriter {
  public:
-  SetWriter(Loaded& loaded, const ValidationSetArguments& arguments, Scenario predicted_by)
-      : loaded_(loaded), arguments_(arguments), predicted_by_(std::move(predicted_by)) {}
+  SetWriter(Loaded& loaded, const ValidationSetArguments& arguments, Scenario predicted_by, Scenario slower)
+      : loaded_(loaded), arguments_(arguments), predicted_by_(std::move(predicted_by)), slower_(std::move(slower)) {}
 
   // None: a plan before runs the same instructions.
   Result<std::optional<PredictedPlan>> add(const ChosenPlan& one, const std::string& folder) {
@@ -221,6 +238,10 @@ class SetWriter {
                      time_plan(loaded_.scenario, loaded_.model.graph, one.plan, std::nullopt, &predicted_by_));
     PredictedPlan plan = predicted_plan(loaded_, one, timed);
     if (!is_new(plan, folder)) return std::optional<PredictedPlan>();
+    ASSIGN_OR_RETURN(const TimedPlan slowed,
+                     time_plan(loaded_.scenario, loaded_.model.graph, one.plan, std::nullopt, &slower_));
+    plan.makespan_by_computing = by_computing(plan.makespan_s, slowed.estimate.makespan_s);
+    plan.latency_by_computing = by_computing(plan.latency_mean_s, slowed.estimate.latency_mean_s);
     if (!arguments_.corrections.empty()) return std::optional(std::move(plan));
     const std::string dir = arguments_.dir + "/" + folder;
     const bool cuts_weights = !timed.slices.empty() || timed.training != nullptr;
@@ -242,7 +263,7 @@ class SetWriter {
 
   Loaded& loaded_;
   const ValidationSetArguments& arguments_;
-  Scenario predicted_by_;
+  Scenario predicted_by_, slower_;
   std::set<std::string> known_;  // fingerprints
   std::map<int, std::string> weights_;
 };
@@ -271,7 +292,8 @@ Status write_validation_set(Loaded& loaded, const ValidationSetArguments& argume
   ASSIGN_OR_RETURN(const Choice choice, choose(loaded, arguments, options, set));
   set.judge = choice.judge;
   note_calibrations(loaded.scenario, set);
-  SetWriter writer(loaded, arguments, std::move(predicted_by));
+  ASSIGN_OR_RETURN(Scenario slower, with_slower_computing(predicted_by));
+  SetWriter writer(loaded, arguments, std::move(predicted_by), std::move(slower));
   if (choice.control) {
     ASSIGN_OR_RETURN(set.control, writer.add(*choice.control, control_folder));
   }

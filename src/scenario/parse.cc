@@ -133,7 +133,7 @@ Status parse_workload(const Source& source, const Fields& workload, Scenario& sc
       return parse_generation(source, workload, scenario);
     }
     if (chosen == 1) {
-      if (scenario.precision)
+      if (scenario.precision.value_or(DType::f32) != DType::f32)
         return source.at(*mode, "a model with a precision is for inference: gradients are known in float32 only");
       scenario.training.emplace();
       scenario.schedules = {"gpipe", "1f1b"};

@@ -14,7 +14,8 @@ namespace nlsplit::inline scenario {
 namespace {
 
 // A source or sink may be a host without devices, but then links lead to it; else it is a misspelt name.
-Status check_endpoint(const Source& source, const Yaml& node, HostId host, const Cluster& cluster) {
+Status check_endpoint(const Source& source, const Yaml* node, HostId host, const Cluster& cluster) {
+  if (node == nullptr) return ok_status();
   std::vector<std::string> others;
   for (const Device& device : cluster.devices) {
     if (device.host == host) return ok_status();
@@ -24,8 +25,8 @@ Status check_endpoint(const Source& source, const Yaml& node, HostId host, const
   for (const Link& link : cluster.links) {
     if (link.a == host || link.b == host) return ok_status();
   }
-  const std::string near = nearest(node.text, others);
-  return source.at(node, fmt::format("unknown host '{}': no device is on it and no link leads to it{}", node.text,
+  const std::string near = nearest(node->text, others);
+  return source.at(*node, fmt::format("unknown host '{}': no device is on it and no link leads to it{}", node->text,
                                      near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
 }
 
@@ -109,6 +110,20 @@ Status check_hosts_known(const Source& source, const ParsedDevices& devices, con
   return ok_status();
 }
 
+// The host of all devices; invalid if they have several.
+HostId only_host(const Cluster& cluster) {
+  const auto elsewhere = [&](const Device& device) { return device.host != cluster.devices.front().host; };
+  return std::ranges::any_of(cluster.devices, elsewhere) ? HostId() : cluster.devices.front().host;
+}
+
+// The host under that key; without the key the other one, if that is valid.
+Result<HostId> read_endpoint(const Source& source, const Fields& root, std::string_view key, HostId otherwise,
+                             Cluster& cluster) {
+  if (root.find(key) == nullptr && otherwise.valid()) return otherwise;
+  ASSIGN_OR_RETURN(const Yaml* node, root.need(key));
+  return read_host(source, *node, cluster);
+}
+
 }  // namespace
 
 Status parse_cluster(const Source& source, const Fields& root, const ScenarioOptions& options, Scenario& scenario) {
@@ -122,10 +137,9 @@ Status parse_cluster(const Source& source, const Fields& root, const ScenarioOpt
   }
   ASSIGN_OR_RETURN(const Yaml* node, root.need("devices"));
   ASSIGN_OR_RETURN(ParsedDevices devices, parse_devices(source, *node, options, topology, scenario));
-  ASSIGN_OR_RETURN(const Yaml* from, root.need("source"));
-  ASSIGN_OR_RETURN(scenario.endpoints.source, read_host(source, *from, cluster));
-  ASSIGN_OR_RETURN(const Yaml* to, root.need("sink"));
-  ASSIGN_OR_RETURN(scenario.endpoints.sink, read_host(source, *to, cluster));
+  ASSIGN_OR_RETURN(scenario.endpoints.source, read_endpoint(source, root, "source", only_host(cluster), cluster));
+  const HostId answered = scenario.generation ? scenario.endpoints.source : only_host(cluster);
+  ASSIGN_OR_RETURN(scenario.endpoints.sink, read_endpoint(source, root, "sink", answered, cluster));
   if (!topology.file.empty()) RETURN_IF_ERROR(add_platform_routes(source, options, topology, cluster));
   if (topology.within) {
     for (const HostId host : topology.hosts) {
@@ -153,8 +167,8 @@ Status parse_cluster(const Source& source, const Fields& root, const ScenarioOpt
   RETURN_IF_ERROR(check_names(source, *node, cluster.devices, "devices"));
   RETURN_IF_ERROR(check_names(source, topology.node != nullptr ? *topology.node : *node, cluster.hosts, "hosts"));
   RETURN_IF_ERROR(check_names(source, topology.node != nullptr ? *topology.node : *node, cluster.links, "links"));
-  RETURN_IF_ERROR(check_endpoint(source, *from, scenario.endpoints.source, cluster));
-  RETURN_IF_ERROR(check_endpoint(source, *to, scenario.endpoints.sink, cluster));
+  RETURN_IF_ERROR(check_endpoint(source, root.find("source"), scenario.endpoints.source, cluster));
+  RETURN_IF_ERROR(check_endpoint(source, root.find("sink"), scenario.endpoints.sink, cluster));
   if (topology.node != nullptr) RETURN_IF_ERROR(check_hosts_known(source, devices, topology, cluster));
   RETURN_IF_ERROR(check_shared_hosts(source, devices, topology, cluster));
 

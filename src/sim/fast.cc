@@ -59,6 +59,7 @@ TimedGraph over(TimedGraph graph, const ScaledLinks& links) {
     activity.duration /= links.bandwidth;
     activity.latency *= links.latency;
     activity.handshake *= links.latency;
+    activity.request /= links.bandwidth;
     activity.clear_to_send_delay /= links.bandwidth;
   }
   return graph;

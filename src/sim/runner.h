@@ -122,7 +122,8 @@ class Runner {
   struct Life {
     std::array<bool, 4> happened{};  // [event]
     bool arrived = false;
-    bool delayed = false;  // by computing at its ends
+    bool delayed = false;      // by computing at its ends, or its answer
+    double answered_late = 0;  // seconds by which its answer came behind another request
   };
   // The block under way on a device.
   struct Computing {
@@ -298,15 +299,22 @@ class Runner {
     }
   }
 
-  // How long what moves from the receiver of message i to its sender keeps the receiver's answer back.
-  double clear_to_send_delay(uint32_t i, double now) const {
+  // How long what moves from the receiver of message i to its sender keeps the receiver's answer back. Where that is a
+  // request itself, it is the request's own answer that is late: it comes behind the request of i.
+  double clear_to_send_delay(uint32_t i, double now) {
     const Activity& transfer = graph_.activities[i];
     if (transfer.clear_to_send_delay <= 0) return 0;
     const auto found = on_way_.find(way_of(transfer.peer, transfer.device));
     if (found == on_way_.end()) return 0;
     double wait = 0;
-    for (const uint32_t other : found->second)
-      wait += std::max(0.0, timing_.moves[other] + graph_.activities[other].duration - now);
+    for (const uint32_t other : found->second) {
+      const Activity& ahead = graph_.activities[other];
+      if (timing_.moves[other] + ahead.request > now) {
+        if (ahead.clear_to_send_delay > 0) life_[other].answered_late = now - timing_.moves[other];
+        continue;
+      }
+      wait += std::max(0.0, timing_.moves[other] + ahead.duration - (now + transfer.request));
+    }
     return std::min(wait, transfer.clear_to_send_delay);
   }
 
@@ -391,7 +399,7 @@ class Runner {
   void flow_done(uint32_t i, double now) {
     const Activity& activity = graph_.activities[i];
     if (!life_[i].delayed) {
-      if (const double late = delay(i, now); late > 0) {
+      if (const double late = delay(i, now) + life_[i].answered_late; late > 0) {
         life_[i].delayed = true;
         clock_.at(now + late, i, Step::flow_done);
         return;

@@ -233,6 +233,7 @@ class Builder {
       const MessageCost& cost = activity.eager ? route.eager : route.rendezvous;
       activity.duration = (size / cost.bandwidth).value();
       activity.latency = route.eager.latency.value();
+      activity.request = (std::min(size, program_.eager_limit) / cost.bandwidth).value();
       if (!activity.eager) {
         activity.handshake = std::max(0.0, (cost.latency - route.eager.latency).value());
         activity.slowed = route.overheads.slowed;

@@ -14,8 +14,11 @@
 //              delivered = arrives, and not before posted;  recvs of one FIFO are posted in order
 //              the next of its FIFO is ready at sent; the sender's buffer is free at ready (eager: it was copied) or
 //              sent
-//   answer     a handshake is longer by what then moves from its receiver to its sender and has yet to pass, alone, but
-//              at most by clear_to_send_delay: the receiver's answer waits behind it
+//   answer     the request for a larger message carries its first bytes, as many as the eager limit (Open MPI's ob1), so
+//              it is there `request` later. A handshake is longer by what has then to pass, alone, from its receiver to
+//              its sender, but at most by clear_to_send_delay: the receiver's answer waits behind it. Of a message whose
+//              own request is still on its way when this one begins only that is ahead, so no answer waits for its
+//              rest; its own answer comes behind this request, as much later as that began later
 //   overhead   when a transfer's last byte moves, the block that runs on its sender at that moment ends sender_overhead
 //   later, and the one on its receiver receiver_overhead: a CPU that moves bytes does not compute. What a device that
 //   waits spends on messages is part of what they take.
@@ -65,6 +68,7 @@ struct Activity {
   double company = 0;    // block: seconds more for each other device of its machine that computes all the time
   double latency = 0;    // transfer: seconds of its route
   double handshake = 0;  // transfer: seconds before it moves, if it is not eager
+  double request = 0;    // transfer: seconds of its duration in which bytes up to the eager limit move
   double clear_to_send_delay = 0;  // transfer: seconds more at most, for what comes the other way; 0: nothing does
   double bytes = 0;                // transfer: what its links carry, so that the narrowest alone takes `duration`
   // transfer: seconds it takes from a computation under way on the device, or on the peer, when its last byte moves

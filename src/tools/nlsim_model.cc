@@ -62,7 +62,7 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
       ->type_name("NAME=EXTENT");
   command
       .add_option("--precision", arguments.precision,
-                  "float16 or bfloat16 instead of float32, but for inputs and outputs (default: as the model is)")
+                  "float16 or bfloat16 instead of float32, but for inputs and outputs; float32 (default: as the model is)")
       ->type_name("TYPE");
 }
 

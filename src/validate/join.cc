@@ -58,10 +58,14 @@ double half_quartiles(const std::vector<double>& values) {
 
 bool is_control(const PlanRun& run) { return run.control && run.error.empty() && !run.makespans_s.empty(); }
 
-// [run]: what its seconds are to be multiplied by; none: nothing is known of its minute.
-std::vector<std::optional<double>> speed_factors(const PlanSet& set, const std::vector<PlanRun>& runs) {
-  std::vector<std::optional<double>> before(runs.size()), after(runs.size()), factors(runs.size());
-  if (!set.control) return factors;
+// Below it the control says little of how fast the machine computes.
+constexpr double least_by_computing = 0.5;
+
+// [run]: how many times as long computing took in its minute as was predicted, by the control; none: nothing is known of
+// that minute.
+std::vector<std::optional<double>> slowness_of_runs(const PlanSet& set, const std::vector<PlanRun>& runs) {
+  std::vector<std::optional<double>> before(runs.size()), after(runs.size()), slowness(runs.size());
+  if (!set.control || set.control->makespan_by_computing < least_by_computing) return slowness;
   const PlanRun* last = nullptr;
   const auto note = [&](const PlanRun& run, std::optional<double>& control) {
     if (last != nullptr && last->launch == run.launch) control = middle(last->makespans_s);
@@ -73,23 +77,28 @@ std::vector<std::optional<double>> speed_factors(const PlanSet& set, const std::
   for (size_t i = 0; i < runs.size(); ++i) {
     const std::optional<double>& first = before[i] ? before[i] : after[i];
     const std::optional<double>& second = after[i] ? after[i] : before[i];
-    if (first && second) factors[i] = 2 * set.control->makespan_s / (*first + *second);
+    if (!first || !second) continue;
+    const double longer = (*first + *second) / 2 / set.control->makespan_s;
+    slowness[i] = std::pow(longer, 1 / set.control->makespan_by_computing);
   }
-  return factors;
+  return slowness;
 }
 
 struct ScaledRun {
   const PlanRun* run = nullptr;
-  double factor = 1;
+  double slowness = 1;  // of computing
 };
 
 Outcome outcome_of(const PredictedPlan& predicted, const std::vector<ScaledRun>& runs, const Judge& judge) {
   std::vector<double> makespans, latencies;
   Outcome outcome;
-  for (const auto& [run, factor] : runs) {
-    for (const double makespan : run->makespans_s) makespans.push_back(makespan * factor);
-    latencies.push_back(run->latency_mean_s * factor);
-    outcome.scores.push_back(judge.score(middle(run->makespans_s), run->latency_mean_s) * factor);
+  for (const auto& [run, slowness] : runs) {
+    const double makespan_scale = std::pow(slowness, -predicted.makespan_by_computing);
+    const double latency_scale = std::pow(slowness, -predicted.latency_by_computing);
+    for (const double makespan : run->makespans_s) makespans.push_back(makespan * makespan_scale);
+    latencies.push_back(run->latency_mean_s * latency_scale);
+    outcome.scores.push_back(
+        judge.score(middle(run->makespans_s) * makespan_scale, run->latency_mean_s * latency_scale));
   }
   outcome.makespan = {predicted.makespan_s, middle(makespans), half_quartiles(makespans)};
   outcome.latency = {predicted.latency_mean_s, middle(latencies), half_quartiles(latencies)};
@@ -135,7 +144,7 @@ std::optional<ControlRuns> control_runs(const PlanSet& set, const std::vector<Pl
 std::vector<ValidatedPlan> join(const PlanSet& set, const std::vector<PlanRun>& runs) {
   std::vector<ValidatedPlan> plans;
   const std::map<std::string, double> best = best_calibrations(runs, set.calibrations_s);
-  const std::vector<std::optional<double>> factors = speed_factors(set, runs);
+  const std::vector<std::optional<double>> slowness = slowness_of_runs(set, runs);
   for (const PredictedPlan& predicted : set.plans) {
     ValidatedPlan plan;
     plan.predicted = &predicted;
@@ -149,7 +158,7 @@ std::vector<ValidatedPlan> join(const PlanSet& set, const std::vector<PlanRun>& 
       }
       plan.runs.push_back(&run);
       as_they_were.push_back({&run, 1});
-      if (factors[i]) scaled.push_back({&run, *factors[i]});
+      if (slowness[i]) scaled.push_back({&run, *slowness[i]});
     }
     if (plan.runs.empty()) {
       plan.disturbed = true;

@@ -14,10 +14,10 @@ using nlohmann::json;
 
 constexpr int64_t float_bytes = 4;
 
-// Powers of two from 256 B to 4 MiB, and the two sizes on either side of the limit: that is where lines are most often
+// Powers of four from 256 B on, and the two sizes on either side of the limit: that is where lines are most often
 // wrong.
-std::vector<int64_t> sizes_for(Bytes eager_limit) {
-  constexpr int64_t smallest = 256, largest = int64_t{4} << 20;
+std::vector<int64_t> sizes_for(Bytes eager_limit, int64_t largest) {
+  constexpr int64_t smallest = 256;
   const int64_t limit = eager_limit.value() / float_bytes * float_bytes;
   std::vector<int64_t> sizes;
   for (int64_t size = smallest; size <= largest; size *= 4) sizes.push_back(size);
@@ -136,7 +136,7 @@ PingPong ping_pong(const std::string& a, const std::string& b, const PingPongOpt
   Program& program = result.program;
   program.name = fmt::format("ping-pong [{}, {}]", a, b);
   program.eager_limit = options.eager_limit;
-  const std::vector<int64_t> sizes = sizes_for(options.eager_limit);
+  const std::vector<int64_t> sizes = sizes_for(options.eager_limit, options.largest_bytes);
   for (const bool is_ping : {true, false}) {
     const std::optional<Level>& level = is_ping ? options.level_a : options.level_b;
     DeviceProgram device;

@@ -27,6 +27,8 @@ json json_of(const PredictedPlan& p) {
           {"makespan_s", p.makespan_s},
           {"throughput_per_s", p.throughput},
           {"latency_mean_s", p.latency_mean_s},
+          {"makespan_by_computing", p.makespan_by_computing},
+          {"latency_by_computing", p.latency_by_computing},
           {"compute_s", p.compute_s},
           {"messages_s", p.messages_s},
           {"timeline", json::parse(p.timeline)}};
@@ -48,6 +50,8 @@ Result<PredictedPlan> plan_of(const json& entry, const std::string& file) {
   entry.at("makespan_s").get_to(p.makespan_s);
   entry.at("throughput_per_s").get_to(p.throughput);
   entry.at("latency_mean_s").get_to(p.latency_mean_s);
+  p.makespan_by_computing = entry.value("makespan_by_computing", 1.0);
+  p.latency_by_computing = entry.value("latency_by_computing", 1.0);
   entry.at("compute_s").get_to(p.compute_s);
   entry.at("messages_s").get_to(p.messages_s);
   p.timeline = entry.at("timeline").dump();

@@ -64,8 +64,9 @@ struct ValidatedPlan {
   std::vector<const PlanRun*> runs;  // that did not fail
   std::string error;                 // of the last one that did, if none did not
   Outcome outcome;                   // if there are runs: over all their repeats
-  // The same with each run's seconds times what the control was to take, through what it took before and after that run
-  // in its launch. Of the runs that have a control; none: no run has.
+  // The same as if computing had been as fast as predicted in each run: the control says how fast it was, before and
+  // after that run in its launch, and PredictedPlan::makespan_by_computing how much of that is in the plan's figure. Of
+  // the runs that have a control; none: no run has, or the control mostly waits for messages.
   std::optional<Outcome> relative = {};
   bool disturbed = false;  // in all of them a processor was slower than at its best
   // Relative to what was predicted: the computing of the device that was to compute longest, and all messages' times

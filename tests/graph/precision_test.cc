@@ -199,10 +199,32 @@ TEST(Precision, AnotherBatchFollows) {
   EXPECT_EQ(four, with_precision(with_batch(model.graph, 4).value(), model.weights, DType::f16).value());
 }
 
+TEST(Precision, Float32ChangesNothing) {
+  const std::string text = R"(graph "g"
+input %x f32[1,4]
+%y f32[1,4] = Relu(%x) as "relu"
+output %y
+)";
+  EXPECT_EQ(converted(text, DType::f32), text);
+}
+
+TEST(Precision, Float32IsNoWideningOfWhatHasFewerBits) {
+  EXPECT_EQ(converted(R"(graph "g"
+input %x f32[1,4]
+%half f16[1,4] = Cast(%x) {to="f16"} as "cast"
+%y f16[1,4] = Relu(%half) as "relu"
+output %y
+)",
+                      DType::f32),
+            "value half is f16[1,4]: only a network in float32 has that precision; without 'precision' it is computed "
+            "as it is");
+}
+
 TEST(Precision, Words) {
+  EXPECT_EQ(parse_precision("float32").value(), DType::f32);
   EXPECT_EQ(parse_precision("float16").value(), DType::f16);
   EXPECT_EQ(parse_precision("bfloat16").value(), DType::bf16);
-  EXPECT_EQ(parse_precision("fp16").error().message, "unknown precision \"fp16\"; it is float16 or bfloat16");
+  EXPECT_EQ(parse_precision("fp16").error().message, "unknown precision \"fp16\"; it is float32, float16, bfloat16");
 }
 
 }  // namespace

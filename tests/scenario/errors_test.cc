@@ -61,7 +61,7 @@ const BadScenario bad_scenarios[] = {
      "s.yaml:1:29: 'seed' makes the weights of zoo models; a file has its own"
        "\n  | model: {path: b.onnx, seed: 3}"},
     {"UnknownPrecision", "zoo:simple_cnn", "{zoo: simple_cnn, precision: fp16}",
-     "s.yaml:1:37: unknown precision 'fp16'; it is 'float16' or 'bfloat16'"
+     "s.yaml:1:37: unknown precision 'fp16'; it is 'float32', 'float16' or 'bfloat16'"
        "\n  | model: {zoo: simple_cnn, precision: fp16}"},
     {"ModelInputsOfZoo", "zoo:simple_cnn", "{zoo: a, inputs: {x: [1]}}",
      "s.yaml:1:25: 'inputs' gives shapes to an ONNX file; other models have theirs"

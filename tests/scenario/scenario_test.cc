@@ -19,8 +19,6 @@ using ::testing::ElementsAre;
 constexpr std::string_view smallest = R"(model: zoo:simple_cnn
 workload: {batch: 12}
 devices: {A: {host: a, memory: 1GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}}
-source: a
-sink: a
 )";
 
 Scenario parse(std::string_view text, const std::string& file = "s.yaml") {
@@ -33,6 +31,8 @@ TEST(Scenario, DefaultsServe) {
   const Scenario s = parse(smallest);
   EXPECT_EQ(s.model, "zoo:simple_cnn");
   EXPECT_EQ(s.weights_seed, 1u);
+  EXPECT_EQ(s.endpoints.source, s.cluster.devices[0].host);  // the one host of all devices
+  EXPECT_EQ(s.endpoints.sink, s.cluster.devices[0].host);
   EXPECT_THAT(s.micro_batches, ElementsAre(1, 2, 4));  // of 1, 2, 4, 8, 16 those that divide 12
   EXPECT_EQ(s.cluster.devices[0].kind, DeviceKind::cpu);
   EXPECT_EQ(s.cluster.devices[0].level, Isa::v3);
@@ -46,6 +46,19 @@ TEST(Scenario, DefaultsServe) {
   EXPECT_EQ(s.objective, Objective::throughput);
   EXPECT_EQ(s.keep, 20);
   EXPECT_TRUE(s.plans.empty());
+}
+
+TEST(Scenario, WhoAsksIsWhoIsAnswered) {
+  const Scenario s = parse(R"(model: zoo:llama
+workload: {mode: generation}
+devices:
+  A: &one {host: a, memory: 8GiB, costs: {roofline: {compute: 60GFLOPS, memory: 10GBps}}}
+  B: {<<: *one, host: b}
+links: [{between: [a, b], bandwidth: 1Gbps, latency: 100us}]
+source: b
+)");
+  EXPECT_EQ(s.endpoints.source, s.cluster.devices[1].host);
+  EXPECT_EQ(s.endpoints.sink, s.cluster.devices[1].host);
 }
 
 TEST(Scenario, OptimizersHaveSettings) {

@@ -134,9 +134,9 @@ inline std::string exchange() {
 }
 
 // B sends A 4000 floats at time 0; A writes as many as `floats` and then sends them to B, which reads them.
-inline std::string message_against_bulk(int floats) {
+inline std::string message_against_bulk(int floats, int eager_limit = 0) {
   return fmt::format(R"(
-program against batch 1 micro_batches 1
+program against batch 1 micro_batches 1 eager_limit {1}
 device A cpu host a memory 1000000
   buffer x f32[{0}] input
   buffer a f32[{0}] comm
@@ -158,7 +158,7 @@ device B cpu host b memory 1000000
   order
     F.0
 )",
-                     floats);
+                     floats, eager_limit);
 }
 
 inline std::vector<HandCase> hand_cases() {
@@ -220,6 +220,13 @@ inline std::vector<HandCase> hand_cases() {
     add("an answer waits", message_against_bulk(1000), cluster, 7.5,
         {{"B", 0, 0, 0, 0, 4.5, 6.5}, {"A", 0, 2, 0, 1, 4.5, 6.5}});
     add("an answer waits for the rest", message_against_bulk(3000), cluster, 13, {{"A", 0, 2, 0, 3, 8, 10}});
+    // Requests that carry 0.5 ms of their messages. Asked at 3 ms, answered at 3.5: 1 ms is left then.
+    add("an answer waits behind what its request has not outlasted", message_against_bulk(3000, 2000), cluster, 12.5,
+        {{"A", 0, 2, 0, 3, 7.5, 9.5}});
+    // Of 0.75 ms: B's own request is on its way until 1.25, so A's, of 1 ms, is answered before the rest of B's moves. And
+    // B's is answered behind A's request, 0.5 ms later than it came.
+    add("an answer before the rest moves", message_against_bulk(1000, 3000), cluster, 7,
+        {{"A", 0, 2, 0, 1, 2.5, 4.5}, {"B", 0, 0, 0, 0, 5, 7}});
     for (MeasuredRoute& way : cluster.routes) way.clear_to_send_delay = seconds(0);
     add("an answer that passes", message_against_bulk(1000), cluster, 6.5, {{"A", 0, 2, 0, 1, 2.5, 4.5}});
   }

@@ -104,6 +104,26 @@ TEST_F(Validate, MeasuresTokensOfGeneration) {
   EXPECT_THAT(refused.err, HasSubstr("nothing is learnt from that yet"));
 }
 
+// What computing adds to a plan's figures: all of it on one device, next to nothing behind a slow link.
+TEST_F(Validate, KnowsHowMuchOfAPlanIsComputing) {
+  const std::string scenario =
+      scratch_.write("slow.yaml",
+                     "model: zoo:simple_cnn\nworkload: {batch: 8, micro_batches: [4]}\n"
+                     "devices:\n"
+                     "  A: &machine {host: a, memory: 64MiB, costs: {roofline: {compute: 20GFLOPS, memory: 10GBps}}}\n"
+                     "  B: {<<: *machine, host: b}\n"
+                     "links: [{between: [a, b], bandwidth: 1Mbps, latency: 1ms}]\nsource: a\nsink: a\n"
+                     "plans: {there: [rest@B]}\n");
+  const std::string set = scratch_ / "set";
+  ASSERT_EQ(nlsim(fmt::format("lower {} --validation-set {} --top 1 --also 0", scenario, set)).code, 0);
+  const json plans = json::parse(value_of(read_file(set + "/plans.json")));
+  EXPECT_NEAR(plans["control"]["makespan_by_computing"].get<double>(), 1, 1e-6);
+  const json& there = plans["plans"].back();
+  EXPECT_EQ(there["plan"], "there: B all");
+  EXPECT_LT(there["makespan_by_computing"].get<double>(), 0.1);
+  EXPECT_LT(there["latency_by_computing"].get<double>(), 0.1);
+}
+
 TEST_F(Validate, GoesOnWhereItStopped) {
   ASSERT_EQ(nlbench(command()).code, 0);
   const std::string first = value_of(read_file(scratch_ / "v/results.jsonl"));

@@ -53,6 +53,13 @@ TEST(PingPong, TriesBothSidesOfTheLimit) {
   }
 }
 
+TEST(PingPong, HasNoLargerMessageThanAskedFor) {
+  PingPongOptions options{.level_a = Isa::v2, .level_b = Isa::v2, .eager_limit = bytes(65480)};
+  EXPECT_EQ(std::ranges::max(ping_pong("a", "b", options).sizes), 4 << 20);
+  options.largest_bytes = 25'000'000;
+  EXPECT_EQ(std::ranges::max(ping_pong("a", "b", options).sizes), 16 << 20);
+}
+
 TEST(PingPong, ComputesByAClock) {
   const Program program =
       ping_pong("a", "b", {.level_a = Isa::v2, .level_b = Isa::v2, .eager_limit = bytes(65480), .chores = 5}).program;

@@ -52,6 +52,13 @@ class Results : public ::testing::Test {
     return plan;
   }
 
+  static PlanRun control(int launch, double makespan) {
+    PlanRun it = run("cc", 0, {makespan});
+    it.control = true;
+    it.launch = launch;
+    return it;
+  }
+
   std::string path_ = std::filesystem::temp_directory_path() / ("results-test-" + std::to_string(::getpid()));
   PlanSet set_{"s.yaml", "net", 8, {predicted("aa"), predicted("bb")}};
 };
@@ -129,12 +136,6 @@ TEST_F(Results, AreJoinedOverRounds) {
 // The machine is twice, then four times as slow as when it was profiled: the plan as well as the control.
 TEST_F(Results, AreRelativeToTheControlBesideThem) {
   set_.control = predicted("cc");
-  const auto control = [](int launch, double makespan) {
-    PlanRun it = run("cc", 0, {makespan});
-    it.control = true;
-    it.launch = launch;
-    return it;
-  };
   const auto in_launch = [](int launch, PlanRun it) {
     it.launch = launch;
     return it;
@@ -194,11 +195,31 @@ TEST_F(Results, AnErrorIsForgottenOnceItWorks) {
   EXPECT_EQ(join(set_, {failure, run("aa", 0, {1})})[0].error, "");
 }
 
+// What is slow in computing is in a plan's figures as far as computing is.
+TEST_F(Results, APlanThatWaitsForLinksIsLessSlow) {
+  set_.control = predicted("cc");
+  set_.plans[0].makespan_by_computing = 0.5;
+  set_.plans[0].latency_by_computing = 0;
+  std::vector<PlanRun> runs = {control(1, 8), run("aa", 0, {6}), control(1, 8)};  // four times as slow
+  runs[1].launch = 1;
+  Outcome relative = join(set_, runs)[0].relative.value();
+  EXPECT_DOUBLE_EQ(relative.makespan.measured, 3);
+  EXPECT_DOUBLE_EQ(relative.latency.measured, 0.5);
+  // If computing makes half of the control's time, it is sixteen times as slow.
+  set_.control->makespan_by_computing = 0.5;
+  relative = join(set_, runs)[0].relative.value();
+  EXPECT_DOUBLE_EQ(relative.makespan.measured, 1.5);
+  set_.control->makespan_by_computing = 0.4;
+  EXPECT_FALSE(join(set_, runs)[0].relative.has_value()) << "the control mostly waits for links";
+}
+
 TEST_F(Results, ASetOfPlansSurvivesItsText) {
+  set_.plans[0].makespan_by_computing = 0.75;
   const auto read = parse_plan_set(to_json(set_), "plans.json");
   ASSERT_TRUE(read.ok()) << read.error().to_string();
   EXPECT_EQ(read->model, "net");
   ASSERT_EQ(read->plans.size(), 2u);
+  EXPECT_EQ(read->plans[0].makespan_by_computing, 0.75);
   EXPECT_EQ(read->plans[1].hosts, set_.plans[1].hosts);
   EXPECT_EQ(read->plans[1].timeline, set_.plans[1].timeline);
   EXPECT_FALSE(read->control.has_value());

@@ -13,8 +13,8 @@
 namespace nlsplit::inline graph {
 namespace {
 
-constexpr std::array<std::string_view, 2> words = {"float16", "bfloat16"};
-constexpr std::array types = {DType::f16, DType::bf16};
+constexpr std::array<std::string_view, 3> words = {"float32", "float16", "bfloat16"};
+constexpr std::array types = {DType::f32, DType::f16, DType::bf16};
 
 class Conversion {
  public:
@@ -139,10 +139,22 @@ class Conversion {
   std::map<std::pair<ValueId, DType>, ValueId> made_;
 };
 
+// What is in fewer bits already is not computed in float32 without rounding differently than its maker meant.
+Result<Graph> as_it_is(const Graph& graph) {
+  const auto narrow = std::ranges::find_if(graph.values, [](const Value& value) {
+    return value.kind != ValueKind::weight && (value.type.dtype == DType::f16 || value.type.dtype == DType::bf16);
+  });
+  if (narrow == graph.values.end()) return graph;
+  return unsupported(fmt::format("value {} is {}: only a network in float32 has that precision; without 'precision' it "
+                                 "is computed as it is",
+                                 narrow->name, to_string(narrow->type)));
+}
+
 }  // namespace
 
 Result<Graph> with_precision(const Graph& graph, WeightStore& weights, DType type) {
-  CHECK(std::ranges::find(types, type) != types.end(), "a precision is f16 or bf16");
+  CHECK(std::ranges::find(types, type) != types.end(), "a precision is f32, f16 or bf16");
+  if (type == DType::f32) return as_it_is(graph);
   if (const auto state = std::ranges::find(graph.values, true, &Value::state); state != graph.values.end())
     return unsupported(fmt::format("state {} is {}: a network with states has the precision it was made with",
                                    state->name, to_string(state->type)));
@@ -173,7 +185,7 @@ std::span<const std::string_view> precision_words() { return words; }
 Result<DType> parse_precision(std::string_view word) {
   const auto found = std::ranges::find(words, word);
   if (found != words.end()) return types[static_cast<size_t>(found - words.begin())];
-  return invalid_input(fmt::format("unknown precision \"{}\"; it is {}", word, fmt::join(words, " or ")));
+  return invalid_input(fmt::format("unknown precision \"{}\"; it is {}", word, fmt::join(words, ", ")));
 }
 
 }  // namespace nlsplit::inline graph

@@ -15,7 +15,7 @@
 
 namespace nlsplit::inline graph {
 
-// f16 or bf16. Weights become recipes (Derivation::to_f16): nothing is converted until they are read. In float32 stay
+// f16 or bf16; f32 changes nothing, and is refused if a value has fewer bits. Weights become recipes (Derivation::to_f16): nothing is converted until they are read. In float32 stay
 // operators whose operands are positions or scales, and what is computed from integers alone; precision.cc says which
 // and why. Tensors of other types than f32 stay what they are.
 Result<Graph> with_precision(const Graph& graph, WeightStore& weights, DType type);
@@ -27,7 +27,7 @@ DType coarsest_type(const Graph& graph);  // of its values, and of what its node
 // x, as many bits as bf16 has. Else f32.
 DType rounded_operand(Op op, Types inputs);
 
-std::span<const std::string_view> precision_words();   // "float16", "bfloat16"
+std::span<const std::string_view> precision_words();   // "float32", "float16", "bfloat16"
 Result<DType> parse_precision(std::string_view word);  // error: it has those there are
 
 }  // namespace nlsplit::inline graph
