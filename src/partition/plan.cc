@@ -315,7 +315,7 @@ std::string stages_text(const std::vector<Stage>& stages, const Graph& graph, co
 }  // namespace
 
 std::string to_string(const Plan& plan, const Graph& graph, const Cluster& cluster) {
-  const std::string text = stages_text(plan.stages, graph, cluster);
+  std::string text = stages_text(plan.stages, graph, cluster);
   if (plan.prefill.empty()) return text;
   return fmt::format("prefill {}; decode {}", stages_text(plan.prefill, graph, cluster), text);
 }
