@@ -27,7 +27,7 @@ Status check_endpoint(const Source& source, const Yaml* node, HostId host, const
   }
   const std::string near = nearest(node->text, others);
   return source.at(*node, fmt::format("unknown host '{}': no device is on it and no link leads to it{}", node->text,
-                                     near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
+                                      near.empty() ? "" : fmt::format("; did you mean '{}'?", near)));
 }
 
 // Devices of one host that could not exchange anything. At the second one's key.

@@ -14,11 +14,12 @@
 //              delivered = arrives, and not before posted;  recvs of one FIFO are posted in order
 //              the next of its FIFO is ready at sent; the sender's buffer is free at ready (eager: it was copied) or
 //              sent
-//   answer     the request for a larger message carries its first bytes, as many as the eager limit (Open MPI's ob1), so
+//   answer     the request for a larger message carries its first bytes, as many as the eager limit (Open MPI's ob1),
+//   so
 //              it is there `request` later. A handshake is longer by what has then to pass, alone, from its receiver to
-//              its sender, but at most by clear_to_send_delay: the receiver's answer waits behind it. Of a message whose
-//              own request is still on its way when this one begins only that is ahead, so no answer waits for its
-//              rest; its own answer comes behind this request, as much later as that began later
+//              its sender, but at most by clear_to_send_delay: the receiver's answer waits behind it. Of a message
+//              whose own request is still on its way when this one begins only that is ahead, so no answer waits for
+//              its rest; its own answer comes behind this request, as much later as that began later
 //   overhead   when a transfer's last byte moves, the block that runs on its sender at that moment ends sender_overhead
 //   later, and the one on its receiver receiver_overhead: a CPU that moves bytes does not compute. What a device that
 //   waits spends on messages is part of what they take.

@@ -61,8 +61,9 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
   command.add_option("--dim", arguments.dims, "NAME=8 for an extent the file names but leaves open; repeatable")
       ->type_name("NAME=EXTENT");
   command
-      .add_option("--precision", arguments.precision,
-                  "float16 or bfloat16 instead of float32, but for inputs and outputs; float32 (default: as the model is)")
+      .add_option(
+          "--precision", arguments.precision,
+          "float16 or bfloat16 instead of float32, but for inputs and outputs; float32 (default: as the model is)")
       ->type_name("TYPE");
 }
 

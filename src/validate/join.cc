@@ -61,8 +61,8 @@ bool is_control(const PlanRun& run) { return run.control && run.error.empty() &&
 // Below it the control says little of how fast the machine computes.
 constexpr double least_by_computing = 0.5;
 
-// [run]: how many times as long computing took in its minute as was predicted, by the control; none: nothing is known of
-// that minute.
+// [run]: how many times as long computing took in its minute as was predicted, by the control; none: nothing is known
+// of that minute.
 std::vector<std::optional<double>> slowness_of_runs(const PlanSet& set, const std::vector<PlanRun>& runs) {
   std::vector<std::optional<double>> before(runs.size()), after(runs.size()), slowness(runs.size());
   if (!set.control || set.control->makespan_by_computing < least_by_computing) return slowness;

@@ -19,7 +19,7 @@ namespace nlsplit::inline validation {
 struct PingPongOptions {
   std::optional<Level> level_a = {}, level_b = {};  // none: that host has no device, and computes nothing
   Bytes eager_limit;
-  int chores = 64;  // computations between two messages
+  int chores = 64;                  // computations between two messages
   int64_t largest_bytes = 4 << 20;  // no message is larger
 };
 struct PingPong {

@@ -29,7 +29,8 @@ struct PredictedPlan {
   // Of a plan that generates text: the time of each token (TPOT), the tokens of all sequences in a second, and the time
   // to the first token (TTFT).
   double makespan_s = 0, throughput = 0, latency_mean_s = 0;
-  // d ln makespan / d ln time of all computing, and of the latency: 1 where only computing takes time, 0 where links do.
+  // d ln makespan / d ln time of all computing, and of the latency: 1 where only computing takes time, 0 where links
+  // do.
   double makespan_by_computing = 1, latency_by_computing = 1;
   std::vector<double> compute_s;  // by device
   double messages_s = 0;          // of all messages together, from ready until their buffers are free

@@ -223,8 +223,8 @@ inline std::vector<HandCase> hand_cases() {
     // Requests that carry 0.5 ms of their messages. Asked at 3 ms, answered at 3.5: 1 ms is left then.
     add("an answer waits behind what its request has not outlasted", message_against_bulk(3000, 2000), cluster, 12.5,
         {{"A", 0, 2, 0, 3, 7.5, 9.5}});
-    // Of 0.75 ms: B's own request is on its way until 1.25, so A's, of 1 ms, is answered before the rest of B's moves. And
-    // B's is answered behind A's request, 0.5 ms later than it came.
+    // Of 0.75 ms: B's own request is on its way until 1.25, so A's, of 1 ms, is answered before the rest of B's moves.
+    // And B's is answered behind A's request, 0.5 ms later than it came.
     add("an answer before the rest moves", message_against_bulk(1000, 3000), cluster, 7,
         {{"A", 0, 2, 0, 1, 2.5, 4.5}, {"B", 0, 0, 0, 0, 5, 7}});
     for (MeasuredRoute& way : cluster.routes) way.clear_to_send_delay = seconds(0);

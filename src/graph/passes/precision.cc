@@ -145,9 +145,10 @@ Result<Graph> as_it_is(const Graph& graph) {
     return value.kind != ValueKind::weight && (value.type.dtype == DType::f16 || value.type.dtype == DType::bf16);
   });
   if (narrow == graph.values.end()) return graph;
-  return unsupported(fmt::format("value {} is {}: only a network in float32 has that precision; without 'precision' it "
-                                 "is computed as it is",
-                                 narrow->name, to_string(narrow->type)));
+  return unsupported(
+      fmt::format("value {} is {}: only a network in float32 has that precision; without 'precision' it "
+                  "is computed as it is",
+                  narrow->name, to_string(narrow->type)));
 }
 
 }  // namespace

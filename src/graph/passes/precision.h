@@ -15,9 +15,10 @@
 
 namespace nlsplit::inline graph {
 
-// f16 or bf16; f32 changes nothing, and is refused if a value has fewer bits. Weights become recipes (Derivation::to_f16): nothing is converted until they are read. In float32 stay
-// operators whose operands are positions or scales, and what is computed from integers alone; precision.cc says which
-// and why. Tensors of other types than f32 stay what they are.
+// f16 or bf16; f32 changes nothing, and is refused if a value has fewer bits. Weights become recipes
+// (Derivation::to_f16): nothing is converted until they are read. In float32 stay operators whose operands are
+// positions or scales, and what is computed from integers alone; precision.cc says which and why. Tensors of other
+// types than f32 stay what they are.
 Result<Graph> with_precision(const Graph& graph, WeightStore& weights, DType type);
 
 // Of two types of floats the one with fewer bits of significand; bf16 has the fewest, f32 stands for all wider ones.
