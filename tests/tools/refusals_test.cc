@@ -55,7 +55,7 @@ TEST_F(Refusals, SayWhereAndShowTheText) {
 }
 
 TEST_F(Refusals, PrecisionsThereAreNone) {
-  const auto words = HasSubstr("unknown precision \"half\"; it is float16 or bfloat16");
+  const auto words = HasSubstr("unknown precision \"half\"; it is float32, float16, bfloat16");
   expect_refused(nlsim("show zoo:simple_cnn --precision half"), words);
   expect_refused(nlsim("show zoo:simple_cnn --memory --precision half"), words);
   expect_refused(nlsim(fmt::format("export zoo:simple_cnn --precision half -o {}", scratch_ / "m.onnx")), words);
