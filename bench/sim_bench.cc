@@ -105,8 +105,8 @@ double cpu_seconds() {
   return total;
 }
 
-// All of it: fork, engine, platform, simulation, and the way back. The time is that of one core: simulate_all uses as
-// many as there are, so it is the CPU time of this process and its children.
+// The time is that of one core: simulate_all uses as many as there are, so it is the CPU time of this process, and of
+// children where SimGrid itself runs.
 void run_simgrid(benchmark::State& state, const Built& built, size_t at_a_time) {
   const std::vector<const TimedGraph*> graphs(at_a_time, &built.graph);
   for (auto _ : state) {

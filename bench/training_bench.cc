@@ -168,9 +168,6 @@ void one_f_one_b_simgrid(benchmark::State& state) {
     if (!timings.ok() || std::abs(timings->front().makespan - fast.makespan) > 1e-9 * fast.makespan)
       state.SkipWithError("the tiers disagree on a pipeline without contention");
   }
-  rusage children{};
-  getrusage(RUSAGE_CHILDREN, &children);
-  state.counters["child_MiB"] = static_cast<double>(children.ru_maxrss) / 1024;
   state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(one.graph.activities.size()));
 }
 BENCHMARK(one_f_one_b_simgrid)->UseManualTime()->Unit(benchmark::kMillisecond);
