@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "compile/collectives.h"
+#include "compile/lowering.h"
 
 namespace nlsplit::inline compiler {
 namespace {
@@ -30,13 +31,7 @@ Program collective_program(Collective collective, std::span<const DeviceId> memb
   for (const DeviceId id : members) {
     const Device& device = cluster.device(id);
     hosts.push_back(device.host);
-    DeviceProgram& out = program.devices.emplace_back();
-    out.name = device.name;
-    out.kind = device.kind;
-    out.host = cluster.hosts[device.host.index()].name;
-    out.level = device.level;
-    out.cores = device.cores;
-    out.memory = device.memory;
+    add_device(device, cluster, program);
   }
   program.name = fmt::format("{} {}", name_of(collective.kind), name_of(collective.algorithm));
   program.eager_limit = cluster.eager_limit;

@@ -247,6 +247,8 @@ struct Lowering {
 
 // Errors of each pass: those of compile().
 Status place(Lowering& lowering);
+// With nothing to do yet, behind the Program's other devices.
+void add_device(const Device& device, const Cluster& cluster, Program& program);
 // table: instead of what the plan's policy makes; nullptr: none.
 Status schedule(Lowering& lowering, const SlotTable* table);
 Status exchange(Lowering& lowering);

@@ -35,16 +35,6 @@ Status check_given(const Lowering& lowering) {
   return ok_status();
 }
 
-void add_device(const Device& device, const Cluster& cluster, Program& program) {
-  DeviceProgram& out = program.devices.emplace_back();
-  out.name = device.name;
-  out.kind = device.kind;
-  out.host = cluster.hosts[device.host.index()].name;
-  out.level = device.level;
-  out.cores = device.cores;
-  out.memory = device.memory;
-}
-
 // The plan's devices in order of first use, then those without work.
 void add_devices(Lowering& lowering) {
   for (const Stage& stage : lowering.plan->stages) {
@@ -242,6 +232,16 @@ Status add_flows(Lowering& lowering) {
 }
 
 }  // namespace
+
+void add_device(const Device& device, const Cluster& cluster, Program& program) {
+  DeviceProgram& out = program.devices.emplace_back();
+  out.name = device.name;
+  out.kind = device.kind;
+  out.host = cluster.hosts[device.host.index()].name;
+  out.level = device.level;
+  out.cores = device.cores;
+  out.memory = device.memory;
+}
 
 Status place(Lowering& lowering) {
   RETURN_IF_ERROR(check_given(lowering));
