@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/index.h"
 #include "compile/lowering.h"
 #include "compile/print.h"
 #include "compile/split_training.h"
@@ -33,6 +34,13 @@ Status check_waits(const Lowering& lowering) {
   if (!deps.ok()) return refused(deps.error());
   const auto order = dry_run(lowering.program, *deps);
   return order.ok() ? ok_status() : refused(order.error());
+}
+
+Result<SplitPlan> expanded(const KernelGraph& graph, const Plan& plan, const Cluster& cluster, const CostTable* costs) {
+  ASSIGN_OR_RETURN(SplitPlan split,
+                   expand_plan(graph, plan, cluster, costs == nullptr ? nullptr : costs->preference()));
+  for (Stage& stage : split.plan.stages) stage.recompute = plan.stages[at(stage.part_of)].recompute;
+  return split;
 }
 
 // The passes behind `split`. The Program is named after the graph and the plan that were asked for.
@@ -102,7 +110,7 @@ Result<Compiled> compile(const KernelGraph& graph, const Plan& plan, const Clust
     if (graph.training)
       RETURN_IF_ERROR(
           check_split_training(graph.graph, graph.training->options.batch_norm, options.zero, options.exact));
-    ASSIGN_OR_RETURN(split, expand_plan(graph, plan, cluster, costs == nullptr ? nullptr : costs->preference()));
+    ASSIGN_OR_RETURN(split, expanded(graph, plan, cluster, costs));
     lowering.network = &split.kernels;
     lowering.plan = &split.plan;
     compiled.slices = std::move(split.slices);
@@ -152,7 +160,7 @@ Result<ScheduleInput> schedule_input(const KernelGraph& graph, const Plan& plan,
   lowering.endpoints = {HostId(0), HostId(0)};
   SplitPlan split;
   if (has_splits(plan)) {
-    ASSIGN_OR_RETURN(split, expand_plan(graph, plan, cluster, costs == nullptr ? nullptr : costs->preference()));
+    ASSIGN_OR_RETURN(split, expanded(graph, plan, cluster, costs));
     lowering.network = &split.kernels;
     lowering.plan = &split.plan;
   }

@@ -21,7 +21,7 @@ bool DeviceWriter::made_by(int stage, ValueId root) const {
 }
 
 bool DeviceWriter::from_repetition(const Segment& segment, ValueId root) const {
-  return l_.recomputes() && segment.phase != Phase::forward && made_by(segment.stage, root) &&
+  return l_.recomputes(segment.stage) && segment.phase != Phase::forward && made_by(segment.stage, root) &&
          l_.phase_of(root) == NodePhase::forward;
 }
 

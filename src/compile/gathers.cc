@@ -283,7 +283,7 @@ Status choose_gathers_of(Lowering& lowering, int stage) {
   };
   add(Phase::forward, lowering.nodes.forward[at(stage)]);
   if (lowering.training != nullptr) {
-    if (lowering.recomputes()) add(Phase::recompute, lowering.nodes.again[at(stage)]);
+    if (lowering.recomputes(stage)) add(Phase::recompute, lowering.nodes.again[at(stage)]);
     if (!lowering.joint[at(stage)]) add(Phase::input_gradient, lowering.nodes.input[at(stage)]);
     add(Phase::weight_gradient, lowering.backward_nodes(stage));
   }

@@ -237,7 +237,9 @@ struct Lowering {
   std::vector<size_t> backward_nodes(int stage) const;
   // The stage that adds up this sum of a gradient.
   int stage_of_sum(ValueId sum) const;
-  bool recomputes() const { return training != nullptr && training->options.recompute; }
+  bool recomputes(int stage) const {
+    return training != nullptr && (training->options.recompute == Recompute::full || plan->stages[at(stage)].recompute);
+  }
   NodePhase phase_of(ValueId root) const {  // of an input or a weight: forward
     const Value& value = graph->graph.value(root);
     return training != nullptr && value.kind == ValueKind::node ? training->nodes.phases[value.producer.index()]

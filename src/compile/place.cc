@@ -163,7 +163,9 @@ void add_nodes(Lowering& lowering) {
         break;
     }
   }
-  for (size_t s = 0; lowering.recomputes() && s < plan.stages.size(); ++s) nodes.again[s] = nodes_again(lowering, s);
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    if (lowering.recomputes(static_cast<int>(s))) nodes.again[s] = nodes_again(lowering, s);
+  }
   if (step != nullptr) add_updates(lowering);
 }
 

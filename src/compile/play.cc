@@ -169,7 +169,7 @@ class Play {
         return missing(end_of(Phase::forward, s, m));
       case Phase::input_gradient:
         return missing(end_of(Phase::forward, s, m), s + 1 == l_.stages() ? no_event : gradient_of(s + 1, m),
-                       l_.recomputes() ? end_of(Phase::recompute, s, m) : no_event);
+                       l_.recomputes(s) ? end_of(Phase::recompute, s, m) : no_event);
       case Phase::weight_gradient:
         return missing(end_of(Phase::input_gradient, s, m));
       case Phase::step:
@@ -192,7 +192,7 @@ class Play {
         return forward;
       case Phase::input_gradient: {  // as policies are told, recomputation counts as part of I
         const double whole = l_.schedule.input_gradient_seconds[at(slot.stage)][r];
-        return l_.recomputes() ? std::max(0.0, whole - forward) : whole;
+        return l_.recomputes(slot.stage) ? std::max(0.0, whole - forward) : whole;
       }
       case Phase::weight_gradient:
         return l_.schedule.weight_gradient_seconds[at(slot.stage)][r];

@@ -58,7 +58,7 @@ std::string print_placement(const Lowering& lowering) {
     const StageNodes& nodes = lowering.nodes;
     text += fmt::format("  F {}\n", names_of(lowering, nodes.forward[at(s)]));
     if (lowering.training == nullptr) continue;
-    if (lowering.recomputes()) text += fmt::format("  R {}\n", names_of(lowering, nodes.again[at(s)]));
+    if (lowering.recomputes(s)) text += fmt::format("  R {}\n", names_of(lowering, nodes.again[at(s)]));
     text += fmt::format("  I {}\n  W {}\n  step {}\n", names_of(lowering, nodes.input[at(s)]),
                         names_of(lowering, nodes.weight[at(s)]), names_of(lowering, nodes.step[at(s)]));
   }

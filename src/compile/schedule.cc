@@ -29,7 +29,7 @@ Result<PhaseSeconds> phase_seconds(const Lowering& lowering, size_t stage, Devic
   ASSIGN_OR_RETURN(seconds.forward, sum_of(lowering.nodes.forward[stage]));
   ASSIGN_OR_RETURN(seconds.input_gradient, sum_of(lowering.nodes.input[stage]));
   ASSIGN_OR_RETURN(seconds.weight_gradient, sum_of(lowering.nodes.weight[stage]));
-  if (lowering.recomputes()) seconds.input_gradient += seconds.forward;
+  if (lowering.recomputes(static_cast<int>(stage))) seconds.input_gradient += seconds.forward;
   return seconds;
 }
 
@@ -38,9 +38,11 @@ Result<PhaseSeconds> phase_seconds(const Lowering& lowering, size_t stage, Devic
 // lowering. Without costs all are 1 (with recomputation I is 2).
 Result<std::vector<std::vector<PhaseSeconds>>> stage_seconds(const Lowering& lowering, bool needed) {
   const std::vector<Stage>& stages = lowering.plan->stages;
-  const PhaseSeconds units{1, lowering.recomputes() ? 2.0 : 1.0, 1};
   std::vector<std::vector<PhaseSeconds>> seconds;
-  for (const Stage& stage : stages) seconds.emplace_back(stage.devices.size(), units);
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const PhaseSeconds units{1, lowering.recomputes(static_cast<int>(s)) ? 2.0 : 1.0, 1};
+    seconds.emplace_back(stages[s].devices.size(), units);
+  }
   if (lowering.costs == nullptr) return seconds;
   const auto same = [&](DeviceId a, DeviceId b) { return same_costs(a, b, *lowering.cluster, *lowering.costs); };
   const bool unlike = std::ranges::any_of(stages, [&](const Stage& stage) {
@@ -260,7 +262,8 @@ Result<ScheduleInput> make_schedule_input(const Lowering& lowering, bool all_tim
   for (const DeviceId device : lowering.devices)
     schedule.device_memory.push_back(lowering.cluster->device(device).memory);
   for (size_t s = 0; s < lowering.plan->stages.size(); ++s) {
-    const StageMemory memory = stage_memory(*lowering.network, lowering.plan->stages[s]);
+    const StageMemory memory =
+        stage_memory(*lowering.network, lowering.plan->stages[s], lowering.recomputes(static_cast<int>(s)));
     schedule.kept_until_input_gradient.push_back(memory.kept_until_input);
     schedule.kept_until_weight_gradient.push_back(memory.kept_until_weights);
     for (const int device : lowering.stage_devices[s]) {

@@ -4,7 +4,7 @@
 
 namespace nlsplit::inline compiler {
 
-StageMemory stage_memory(const KernelGraph& graph, const Stage& stage) {
+StageMemory stage_memory(const KernelGraph& graph, const Stage& stage, bool recompute) {
   const Training& training = *graph.training;
   const StepNodes& nodes = training.nodes;
   const Graph& g = training.step.graph;
@@ -39,7 +39,7 @@ StageMemory stage_memory(const KernelGraph& graph, const Stage& stage) {
   std::set<ValueId> kept = read_by_weight;
   kept.insert(read_by_input.begin(), read_by_input.end());
   for (const ValueId root : kept) {
-    if (phase_of(root) == NodePhase::forward && (!training.options.recompute || given(root)))
+    if (phase_of(root) == NodePhase::forward && (!recompute || given(root)))
       memory.kept_until_input += size_of(g.value(root).type);
   }
   for (const ValueId root : read_by_weight) {

@@ -13,6 +13,7 @@ struct StageMemory {
   Bytes kept_until_input;    // of one micro-batch, from F until I
   Bytes kept_until_weights;  // and from then until W, output gradients too
 };
-StageMemory stage_memory(const KernelGraph& graph, const Stage& stage);
+// recompute: the stage keeps only what it was given.
+StageMemory stage_memory(const KernelGraph& graph, const Stage& stage, bool recompute);
 
 }  // namespace nlsplit::inline compiler

@@ -26,11 +26,8 @@ class TableCheck {
     for (size_t d = 0; d < table_.devices.size(); ++d) {
       for (const ScheduledSlot& slot : table_.devices[d]) {
         RETURN_IF_ERROR(check_slot(static_cast<int>(d), slot));
-        recomputes_ = recomputes_ || slot.phase == Phase::recompute;
       }
     }
-    if (recomputes_ && !lowering_.recomputes())
-      return wrong("it recomputes, but the workload keeps all activations (recompute: full)");
     RETURN_IF_ERROR(check_all_run());
     if (lowering_.training != nullptr) RETURN_IF_ERROR(find_groups());
     if (lowering_.training != nullptr) complete_slots();
@@ -72,6 +69,12 @@ class TableCheck {
     if (seen_[index]) return wrong(fmt::format("{} runs twice, the second time on device {}", slot_text(slot), d));
     seen_[index] = true;
     if (slot.phase == Phase::input_gradient) lowering_.whole[at(slot.stage)][at(slot.micro_batch)] = slot.whole ? 1 : 0;
+    if (slot.phase == Phase::recompute) {
+      if (!lowering_.recomputes(slot.stage))
+        return wrong(fmt::format("{}: the plan keeps all activations of stage {} (recompute: full)", slot_text(slot),
+                                 slot.stage));
+      recomputes_ = true;
+    }
     int& device = lowering_.stage_device[at(slot.stage)][at(slot.micro_batch)];
     if (device >= 0 && device != d)
       return wrong(
@@ -90,7 +93,7 @@ class TableCheck {
           if (!seen_[index_of(s, phase, m)])
             return wrong(fmt::format("micro-batch {} never runs through stage {} {}", m, s, name_of(phase)));
         }
-        if (recomputes_ && !seen_[index_of(s, Phase::recompute, m)])
+        if (recomputes_ && lowering_.recomputes(s) && !seen_[index_of(s, Phase::recompute, m)])
           return wrong(fmt::format("stage {} recomputes other micro-batches, but not {}", s, m));
       }
     }
@@ -117,7 +120,7 @@ class TableCheck {
       for (const ScheduledSlot& slot : table_.devices[d]) {
         const std::vector<int>& group = lowering_.reductions[at(slot.stage)].group;
         if (slot.phase == Phase::step && std::ranges::find(group, static_cast<int>(d)) == group.end()) continue;
-        if (lowering_.recomputes() && !recomputes_ && slot.phase == Phase::input_gradient)
+        if (lowering_.recomputes(slot.stage) && !recomputes_ && slot.phase == Phase::input_gradient)
           slots.push_back({slot.stage, Phase::recompute, slot.micro_batch});
         slots.push_back(slot);
         if (slot.phase == Phase::step) slots.back().micro_batch = 0;

@@ -50,6 +50,7 @@ struct Hands {
 };
 
 constexpr std::string_view recompute_word = "-recompute";
+constexpr std::string_view recomputed_word = " recomputed";
 constexpr int64_t max_share = 1'000'000;
 
 // "2" of "A:2".
@@ -237,7 +238,10 @@ Result<std::vector<Stage>> parse_stages(const std::vector<std::string>& parts, c
     const std::string_view what = trim(part.substr(0, at));
     Stage stage;
     stage.begin = stages.empty() ? 0 : stages.back().end;
-    ASSIGN_OR_RETURN(Hands hands, parse_hands(part, part.substr(at + 1), cluster));
+    std::string_view by = trim(part.substr(at + 1));
+    stage.recompute = by.ends_with(recomputed_word);
+    if (stage.recompute) by = trim(by.substr(0, by.size() - recomputed_word.size()));
+    ASSIGN_OR_RETURN(Hands hands, parse_hands(part, by, cluster));
     stage.devices = std::move(hands.devices);
     stage.split = std::move(hands.split);
     const bool last = i + 1 == parts.size();
@@ -308,6 +312,7 @@ std::string stages_text(const std::vector<Stage>& stages, const Graph& graph, co
       text += fmt::format(" {}", rest_word);
     else
       text += fmt::format(" {}{}", up_to, cut_name(graph, stage.end));
+    if (stage.recompute) text += recomputed_word;
   }
   return text;
 }
@@ -326,7 +331,8 @@ std::vector<std::string> stage_parts(const Plan& plan, const Graph& graph, const
     for (const Stage& stage : stages) {
       const bool last = &stage == &stages.back();
       const std::string what = last ? std::string(rest_word) : fmt::format("{}{}", up_to, cut_name(graph, stage.end));
-      parts.push_back(fmt::format("{}{}@{}", mark, what, stage_devices(stage, cluster)));
+      parts.push_back(
+          fmt::format("{}{}@{}{}", mark, what, stage_devices(stage, cluster), stage.recompute ? recomputed_word : ""));
     }
   };
   add(plan.prefill, fmt::format("{} ", prefill_mark));

@@ -12,6 +12,9 @@
 //   rest@height(A+B)+height(C+D)                 two groups, micro-batches round-robin
 //   rest@height-recompute(A+B)                   nothing is exchanged in between: both compute the rows around their
 //   own
+//   [..layer2@A recomputed, rest@B]              of a training plan: A keeps only what it was given, and computes the
+//   rest
+//                                                again before its gradients
 //   [prefill: rest@A, ..layer2@B, rest@C]        of a plan that generates: A computes prompts, B and C make tokens
 //                                                (compile/hand_over.h)
 #pragma once
@@ -51,6 +54,7 @@ struct Stage {
                                   // the devices of its shards, shares.size() of them, and as many again for each
                                   // further group, the groups taking turns (no device twice)
   std::optional<Split> split = {};  // inside its layers
+  bool recompute = false;           // training: it runs forward again before its gradients
   int part_of = -1;                 // after expand_splits: the number of the stage it is a part of
   friend bool operator==(const Stage&, const Stage&) = default;
 };

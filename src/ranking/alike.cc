@@ -41,7 +41,7 @@ bool are_alike(const std::vector<Stage>& a, const std::vector<Stage>& b, const s
   if (a.back().end != nodes || b.back().end != nodes) return false;
   const std::vector<Stage> x = that_matter(a, before), y = that_matter(b, before);
   return std::ranges::equal(x, y, [&](const Stage& s, const Stage& t) {
-    return s.devices == t.devices && s.split.has_value() == t.split.has_value() &&
+    return s.devices == t.devices && s.recompute == t.recompute && s.split.has_value() == t.split.has_value() &&
            (!s.split || are_alike(*s.split, *t.split)) &&
            std::abs(before[s.end] - before[t.end]) * static_cast<double>(x.size()) < alike_cuts;
   });

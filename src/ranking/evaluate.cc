@@ -138,6 +138,33 @@ Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& pr
   return lowered;
 }
 
+namespace {
+
+// Whether any stage of a device without room begins to recompute.
+bool recompute_more(const LoweredPlan& lowered, const Cluster& cluster, Plan& plan) {
+  bool more = false;
+  for (const DeviceProgram& device : lowered.program.devices) {
+    if (device.arena <= device.memory) continue;
+    const DeviceId id = cluster.find_device(device.name);
+    for (Stage& stage : plan.stages) {
+      if (stage.recompute || std::ranges::find(stage.devices, id) == stage.devices.end()) continue;
+      stage.recompute = more = true;
+    }
+  }
+  return more;
+}
+
+}  // namespace
+
+Result<LoweredPlan> lower_to_fit(const Scenario& scenario, Plan& plan,
+                                 const std::function<Result<LoweredPlan>(const Plan&)>& lower) {
+  Result<LoweredPlan> lowered = lower(plan);
+  if (!scenario.training || scenario.training->recompute != Recompute::to_fit) return lowered;
+  while (lowered.ok() && lowered->too_large != nullptr && recompute_more(*lowered, scenario.cluster, plan))
+    lowered = lower(plan);
+  return lowered;
+}
+
 Result<LoweredPlan> lower_shorter(const Scenario& scenario, const std::vector<ShorterPlan>& plans,
                                   ShorterModels& models, const CostTable& costs) {
   std::vector<LoweredPlan> made;

@@ -1,6 +1,7 @@
 // One plan: lowered, timed, and summed up.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,6 +48,11 @@ bool is_single(const Plan& plan);  // the whole model on one device
 // A plan with splits inside layers is expanded first (compile/split.h).
 Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan,
                                const CostTable& costs);
+
+// lower(plan); where the workload says Recompute::to_fit, again with stages of `plan` that recompute, as long as
+// devices that have no room have stages that do not.
+Result<LoweredPlan> lower_to_fit(const Scenario& scenario, Plan& plan,
+                                 const std::function<Result<LoweredPlan>(const Plan&)>& lower);
 
 // The same of what it is made of (shorter_plans).
 class ShorterModels;

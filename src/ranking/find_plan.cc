@@ -76,7 +76,8 @@ bool same_but_for_shares(const RankedPlan& a, const RankedPlan& b) {
       a.plan.prefill != b.plan.prefill)
     return false;
   return std::ranges::equal(a.plan.stages, b.plan.stages, [](const Stage& s, const Stage& t) {
-    return s.end == t.end && s.devices == t.devices && s.split.has_value() == t.split.has_value() &&
+    return s.end == t.end && s.devices == t.devices && s.recompute == t.recompute &&
+           s.split.has_value() == t.split.has_value() &&
            (!s.split || (s.split->axis == t.split->axis && s.split->recompute_halo == t.split->recompute_halo &&
                          s.split->shares.size() == t.split->shares.size()));
   });

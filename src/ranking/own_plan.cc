@@ -9,9 +9,10 @@
 namespace nlsplit::inline ranking {
 namespace {
 
-std::optional<Error> trouble_of(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan,
+std::optional<Error> trouble_of(const Scenario& scenario, const PreparedModel& prepared, Plan plan,
                                 const CostTable& costs) {
-  auto lowered = lower_plan(scenario, prepared, plan, costs);
+  auto lowered =
+      lower_to_fit(scenario, plan, [&](const Plan& with) { return lower_plan(scenario, prepared, with, costs); });
   if (!lowered) return lowered.error();
   if (const DeviceProgram* device = lowered->too_large) {
     const OwnMisfit misfit{plan.name, {plan.micro_batches}, device->name, device->memory, device->arena};

@@ -11,6 +11,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -68,6 +69,7 @@ class Ranker {
     std::optional<Estimate> estimate;  // none: it cannot be, for the reason below. Of generation: what the cost is of
     double prompt_s = 0, token_s = 0;
     double noise_factor = 0;
+    std::optional<Plan> recomputing;   // what the plan has become: stages recompute, or it would not fit
     std::optional<Plan> without_idle;  // the plan without the devices that have nothing to do
     std::optional<Error> trouble;      // it cannot be lowered
     std::optional<Misfit> too_large;   // a device's memory is too small
@@ -244,15 +246,15 @@ class Ranker {
   std::unique_ptr<ShorterModels> shorter_;  // none: no repeated blocks, or others than times are wanted of plans
   std::unique_ptr<KeptPlans> kept_;         // none: no plan has a score before all are timed
   std::vector<Candidate> candidates_;
-  bool many_yardsticks_ = false;                            // only the best of them are simulated
-  bool wants_parts_ = false;                                // LoweredPlan::parts of judged_
-  std::vector<std::unique_ptr<LongerContext>> longer_;      // none: the network has no longer contexts
-  std::vector<std::vector<DeviceNeeds>> needed_;            // of generation, as Ranking::judged
-  std::vector<LoweredPlan> judged_;                         // as Ranking::judged; Programs only if noise is wanted
-  std::map<std::pair<int, DeviceId>, TooSmall> too_small_;  // by micro-batches and device
-  std::vector<RankedBaseline> rules_;                       // as baselines() are
-  std::map<std::string, size_t> own_ways_;                  // by name: micro-batch counts and schedules still possible
-  std::map<std::string, Error> own_troubles_;               // by name: the first reason why one is not
+  bool many_yardsticks_ = false;                        // only the best of them are simulated
+  bool wants_parts_ = false;                            // LoweredPlan::parts of judged_
+  std::vector<std::unique_ptr<LongerContext>> longer_;  // none: the network has no longer contexts
+  std::vector<std::vector<DeviceNeeds>> needed_;        // of generation, as Ranking::judged
+  std::vector<LoweredPlan> judged_;                     // as Ranking::judged; Programs only if noise is wanted
+  std::map<std::tuple<int, std::string, DeviceId>, TooSmall> too_small_;  // by micro-batches, schedule and device
+  std::vector<RankedBaseline> rules_;                                     // as baselines() are
+  std::map<std::string, size_t> own_ways_;     // by name: micro-batch counts and schedules still possible
+  std::map<std::string, Error> own_troubles_;  // by name: the first reason why one is not
   SeenCosts seen_costs_;
   Ranking ranking_;
 };

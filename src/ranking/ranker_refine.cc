@@ -44,6 +44,10 @@ std::vector<Plan> Ranker::plans_to_refine() const {
       if (++taken == refined_plans / 2) break;
     }
   }
+  // Whether stages recompute is decided for each change anew.
+  if (scenario_.training && scenario_.training->recompute == Recompute::to_fit)
+    for (Plan& start : starts)
+      for (Stage& stage : start.stages) stage.recompute = false;
   return starts;
 }
 
@@ -140,6 +144,7 @@ Status Ranker::refine(std::vector<Estimate>& estimates, const Pruning& pruning) 
       workers());
   for (std::vector<Changed>& of_start : changed) {
     for (Changed& next : of_start) {
+      if (next.timed.recomputing) next.candidate.ranked.plan = *std::move(next.timed.recomputing);
       if (known_candidate(next.candidate.ranked.plan) != nullptr) continue;  // another start led there too
       RETURN_IF_ERROR(note(next.candidate, next.timed));
       if (!next.timed.estimate) continue;

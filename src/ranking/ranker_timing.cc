@@ -114,6 +114,7 @@ Status Ranker::time_candidates(Pruning& pruning, std::vector<Candidate>& fitting
     });
     RETURN_IF_ERROR(std::move(noted));
     if (!timed.estimate) continue;
+    if (timed.recomputing) candidate.ranked.plan = *std::move(timed.recomputing);
     if (timed.without_idle) {
       const auto is_it = [&](const Candidate& other) { return other.ranked.plan == *timed.without_idle; };
       const auto later = candidates_.begin() + static_cast<std::ptrdiff_t>(i) + 1;
@@ -135,13 +136,13 @@ Status Ranker::time_candidates(Pruning& pruning, std::vector<Candidate>& fitting
   return ok_status();
 }
 
-// A device that was too small for the whole model as one of more copies of it is too small as one of fewer: more
-// micro-batches pass through it. nullptr: none of these was.
+// A device that was too small for the whole model as one of more copies of it is too small as one of fewer under the
+// same schedule: more micro-batches pass through it. nullptr: none of these was.
 const Misfit* Ranker::known_misfit(const Plan& plan) const {
   if (is_split(plan)) return nullptr;
   const std::vector<DeviceId>& copies = plan.stages[0].devices;
   for (const DeviceId device : copies) {
-    const auto known = too_small_.find({plan.micro_batches, device});
+    const auto known = too_small_.find({plan.micro_batches, plan.schedule, device});
     if (known != too_small_.end() && known->second.copies >= copies.size()) return &known->second.misfit;
   }
   return nullptr;
@@ -181,9 +182,10 @@ std::optional<Plan> Ranker::without_idle(const Plan& plan, const LoweredPlan& lo
 }
 
 Ranker::Timed Ranker::time(const Candidate& candidate) const {
-  const Plan& plan = candidate.ranked.plan;
+  Plan plan = candidate.ranked.plan;
   Timed timed;
-  auto lowered = lower(plan);
+  auto lowered = lower_to_fit(scenario_, plan, [this](const Plan& with) { return lower(with); });
+  if (plan != candidate.ranked.plan) timed.recomputing = plan;
   if (!lowered) {
     timed.trouble = lowered.error();
   } else if (const DeviceProgram* device = lowered->too_large; device != nullptr) {
@@ -217,7 +219,8 @@ Status Ranker::note(Candidate& candidate, const Timed& timed) {
     count_misfit(*timed.too_large, candidate);
     const DeviceId device = scenario_.cluster.find_device(timed.too_large->device);
     if (!is_split(plan))
-      too_small_.try_emplace({plan.micro_batches, device}, TooSmall{plan.stages[0].devices.size(), *timed.too_large});
+      too_small_.try_emplace({plan.micro_batches, plan.schedule, device},
+                             TooSmall{plan.stages[0].devices.size(), *timed.too_large});
   }
   candidate.noise_factor = timed.noise_factor;
   candidate.prompt_s = timed.prompt_s;
@@ -305,6 +308,8 @@ Error Ranker::nothing_fits() const {
     text += fmt::format("\n  {} has {}, the most modest plan that uses it needs {}", misfit.device,
                         to_string(misfit.has), to_string(misfit.least_needed));
   }
+  if (scenario_.training && scenario_.training->recompute == Recompute::none)
+    text += "\n  with `recompute: to_fit` in the workload, stages without room compute their activations again";
   for (const OwnRefused& refused : ranking_.own_refused) text += fmt::format("\n  {}", to_string(refused));
   Error error = invalid_input(text);
   error.where.file = scenario_.file;

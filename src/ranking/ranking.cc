@@ -118,6 +118,8 @@ Status check_prefill(const Scenario& scenario, const PlanStages& plan) {
   return ok_status();
 }
 
+bool recomputes(const std::vector<Stage>& stages) { return std::ranges::any_of(stages, &Stage::recompute); }
+
 }  // namespace
 
 Result<std::vector<RankedPlan>> resolve_own_plan(const Scenario& scenario, const Graph& optimized,
@@ -129,6 +131,9 @@ Result<std::vector<RankedPlan>> resolve_own_plan(const Scenario& scenario, const
     return at_plan(own, stages.error());
   }
   if (const Status sound = check_prefill(scenario, *stages); !sound.ok()) return at_plan(own, sound.error());
+  if (!scenario.training && (recomputes(stages->stages) || recomputes(stages->prefill)))
+    return at_plan(own,
+                   invalid_input("only a training plan has stages that are 'recomputed': nothing else has gradients"));
   for (const int micro_batches : own.micro_batches.empty() ? scenario.micro_batches : own.micro_batches) {
     for (const std::string& schedule :
          own.schedule.empty() ? scenario.schedules : std::vector<std::string>{own.schedule}) {

@@ -42,7 +42,8 @@ void add_parts(const Training& training, const std::vector<double>& seconds, siz
     const auto of = [&](std::vector<std::vector<double>>& all) -> double& { return all.back()[nodes.origins[n]]; };
     switch (nodes.phases[n]) {
       case NodePhase::forward:
-        of(parts.forward) += training.options.recompute && n < nodes.network ? 2 * seconds[n] : seconds[n];
+        of(parts.forward) +=
+            training.options.recompute == Recompute::full && n < nodes.network ? 2 * seconds[n] : seconds[n];
         break;
       case NodePhase::input:
         of(parts.inputs) += seconds[n];
@@ -63,7 +64,7 @@ void add_memory(const KernelGraph& graph, StepCosts& parts) {
   for (const ValueId weight : training.nodes.trained) parts.trained[weight.index()] = true;
   parts.held_bytes = 2 + static_cast<double>(state_names(training.options.optimizer).size());
   parts.kept_bytes.assign(graph.graph.nodes.size(), 0);
-  if (training.options.recompute) return;
+  if (training.options.recompute == Recompute::full) return;
   for (size_t v = 0; v < graph.graph.values.size(); ++v) {
     const Value& value = graph.graph.values[v];
     if (value.kind != ValueKind::node || training.step.root[v] != ValueId(v)) continue;

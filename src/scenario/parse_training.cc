@@ -213,9 +213,8 @@ Status parse_training(const Source& source, const Fields& workload, Scenario& sc
     options.seed = static_cast<uint64_t>(value);
   }
   if (const Yaml* recompute = workload.find("recompute")) {
-    static constexpr std::array<std::string_view, 2> amounts = {"none", "full"};
-    ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *recompute, "recompute", amounts));
-    options.recompute = chosen == 1;
+    ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *recompute, "recompute", recompute_names));
+    options.recompute = static_cast<Recompute>(chosen);
   }
   return ok_status();
 }

@@ -82,7 +82,7 @@ TEST(TrainingResults, UpdatesOfRandomNetworksAreThoseOfTheUnsplitOne) {
     const Weights wanted = updated_unsplit(lesson, micro_batches * samples, random);
     const Graph network = with_batch(lesson.network, samples).value();
     for (const bool recompute : {false, true}) {
-      lesson.options.recompute = recompute;
+      lesson.options.recompute = recompute ? Recompute::full : Recompute::none;
       const KernelGraph kernels = choose_kernels(network, {Isa::v3}, {}, lesson.options).value();
       for (const SchedulePolicy& policy : all_schedules()) {
         if (policy.mode == ScheduleMode::inference) continue;
@@ -217,7 +217,7 @@ TEST(TrainingResults, DropoutDependsOnNeitherCutsNorReplicas) {
   const Graph network = with_batch(lesson.network, 1).value();
   int compared = 0;
   for (const bool recompute : {false, true}) {
-    lesson.options.recompute = recompute;
+    lesson.options.recompute = recompute ? Recompute::full : Recompute::none;
     const KernelGraph kernels = choose_kernels(network, {Isa::v3}, {}, lesson.options).value();
     for (const char* schedule : {"gpipe", "1f1b", "zb_h1", "interleaved"}) {
       for (const auto& shape : shapes) {
@@ -294,7 +294,7 @@ TEST(TrainingResults, RunningStatisticsDependOnNeitherCutsNorSchedules) {
   std::optional<Weights> wanted;
   int compared = 0;
   for (const bool recompute : {false, true}) {
-    lesson.options.recompute = recompute;
+    lesson.options.recompute = recompute ? Recompute::full : Recompute::none;
     const KernelGraph kernels = choose_kernels(network, {Isa::v3}, {}, lesson.options).value();
     EXPECT_EQ(kernels.training->nodes.running.size(), 4u);
     for (const SchedulePolicy& policy : all_schedules()) {

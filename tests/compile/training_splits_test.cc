@@ -151,7 +151,7 @@ TEST(TrainingSplits, GoWithOptimizersClippingAndRecomputation) {
     expect_trains(lesson, {"rest@tensor(A+B)"}, "1f1b", 2);
   }
   TrainingOptions options;
-  options.recompute = true;
+  options.recompute = Recompute::full;
   options.loss = Loss::mean_squared_error;
   Lesson lesson = lesson_of(small_bert, options);
   expect_trains(lesson, {"..encoder.layer.0@tensor(A+B)", "rest@tensor(C+D)"}, "1f1b", 4);

@@ -125,7 +125,7 @@ TEST(LowerTraining, RecomputationKeepsWhatAStageWasGiven) {
   // Three layers in one stage behind another one: without recomputation 3 results are kept of each micro-batch in
   // flight, with it what came in; the rest is made again by R, for one micro-batch at a time.
   const auto last_stage = [](bool recompute) {
-    const KernelGraph kernels = kernels_of(layers(4), {.recompute = recompute});
+    const KernelGraph kernels = kernels_of(layers(4), {.recompute = recompute ? Recompute::full : Recompute::none});
     Plan plan = layer_each(kernels, 2, 4);
     plan.stages[0].end = plan.stages[1].begin = 2;
     return lowered(kernels, plan, 2, all_forward_first(2, 4)).devices[1];
@@ -147,12 +147,29 @@ TEST(LowerTraining, RecomputationKeepsWhatAStageWasGiven) {
   EXPECT_EQ(repeats, 4);
 }
 
+TEST(LowerTraining, APlanSaysWhichStagesRecompute) {
+  const KernelGraph kernels = kernels_of(layers(4), {});
+  Plan plan = layer_each(kernels, 2, 4);
+  const Program kept = lowered(kernels, plan, 2, all_forward_first(2, 4));
+  plan.stages[0].recompute = true;
+  const Program program = lowered(kernels, plan, 2, all_forward_first(2, 4));
+  EXPECT_LT(program.devices[0].arena, kept.devices[0].arena);
+  EXPECT_EQ(program.devices[1].arena, kept.devices[1].arena);
+  const auto repeats = [](const DeviceProgram& device) {
+    return std::ranges::count_if(device.order, [&](const Slot& slot) {
+      return device.segments[static_cast<size_t>(slot.segment)].phase == Phase::recompute;
+    });
+  };
+  EXPECT_EQ(repeats(program.devices[0]), 4);
+  EXPECT_EQ(repeats(program.devices[1]), 0);
+}
+
 TEST(LowerTraining, SchedulesAreToldTimesAndMemory) {
   // Of a stage's micro-batch: until I what it was given and relu's result; until W what it was given and the product's
   // gradient. Left for them: the memory without the weights, their gradients and Adam's two numbers and count. I does
   // not know the first layer's input gradient: nobody wants one.
   for (const bool recompute : {false, true}) {
-    const KernelGraph kernels = kernels_of(layers(2), {Optimizer::adam, recompute});
+    const KernelGraph kernels = kernels_of(layers(2), {Optimizer::adam, recompute ? Recompute::full : Recompute::none});
     const Plan plan = layer_each(kernels, 2, 2);
     const Cluster cluster = star(2, device_memory);
     const auto input = schedule_input(kernels, plan, cluster, nullptr);
@@ -343,7 +360,7 @@ TEST(LowerTraining, TablesThatAreNotOfThisPlanAreRefused) {
   EXPECT_THAT(broken([](Devices& d) {
                 d[0].insert(d[0].begin(), {0, Phase::recompute, 0});
               }),
-              HasSubstr("recomputes, but the workload keeps all activations"));
+              HasSubstr("the plan keeps all activations of stage"));
 }
 
 TEST(LowerTraining, AnInferenceScheduleIsNoTrainingSchedule) {

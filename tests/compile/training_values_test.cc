@@ -230,7 +230,7 @@ void expect_same_updates(const Graph& graph, const std::vector<std::vector<size_
   const size_t nodes = graph.nodes.size();
   for (const int m : counts_of_micro_batches) {
     for (const Optimizer optimizer : all_optimizers()) {
-      const TrainingOptions plain{optimizer, false}, again{optimizer, true};
+      const TrainingOptions plain{optimizer}, again{optimizer, Recompute::full};
       const auto wanted = updated(graph, plan_of({}, nodes, m), one_f_one_b(1, m), 0, plain);
       EXPECT_GT(wanted.size(), 3u);
       EXPECT_EQ(updated(graph, plan_of({}, nodes, m), one_f_one_b(1, m), 1, again), wanted);
@@ -243,6 +243,9 @@ void expect_same_updates(const Graph& graph, const std::vector<std::vector<size_
           EXPECT_EQ(updated(graph, plan, all_forward_first(p, m), source, plain), wanted) << what << ", GPipe";
           EXPECT_EQ(updated(graph, plan, one_f_one_b(p, m), source, again), wanted) << what << ", recomputed";
           EXPECT_EQ(updated(graph, plan, all_forward_first(p, m), source, again), wanted) << what << ", recomputed";
+          Plan some = plan;
+          for (size_t s = 0; s < some.stages.size(); s += 2) some.stages[s].recompute = true;
+          EXPECT_EQ(updated(graph, some, one_f_one_b(p, m), source, plain), wanted) << what << ", some recomputed";
         }
       }
       if (optimizer != Optimizer::sgd) continue;
@@ -280,7 +283,7 @@ TEST(TrainingValues, NoPolicyChangesUpdates) {
     return plan;
   };
   for (const bool recompute : {false, true}) {
-    const TrainingOptions options{Optimizer::momentum, recompute};
+    const TrainingOptions options{Optimizer::momentum, recompute ? Recompute::full : Recompute::none};
     const auto kernels = choose_kernels(graph, {Isa::v3}, {}, options).value();
     for (const int m : {4, 8}) {
       const auto wanted = updated(graph, plan_of({}, nodes, m), one_f_one_b(1, m), 0, options);
@@ -316,7 +319,7 @@ INSTANTIATE_TEST_SUITE_P(Zero, SharesOfReplicas, ::testing::Combine(::testing::V
 TEST_P(SharesOfReplicas, ChangeNoUpdates) {
   const auto [zero, recompute] = GetParam();
   const Graph graph = tangled(false);
-  const TrainingOptions options{Optimizer::momentum, recompute};
+  const TrainingOptions options{Optimizer::momentum, recompute ? Recompute::full : Recompute::none};
   const auto kernels = choose_kernels(graph, {Isa::v3}, {}, options).value();
   const std::vector<std::vector<std::vector<size_t>>> shapes = {{{0, 1}},
                                                                 {{0, 1, 2}},
@@ -422,7 +425,7 @@ TEST(TrainingValues, TwoStagesOnADeviceInAV) {
     b.push_back({s, Phase::step, 0});
   }
   for (const bool recompute : {false, true}) {
-    const TrainingOptions options{Optimizer::adam, recompute};
+    const TrainingOptions options{Optimizer::adam, recompute ? Recompute::full : Recompute::none};
     const auto wanted = updated(graph, plan_of({}, graph.nodes.size(), 3), one_f_one_b(1, 3), 0, options);
     EXPECT_EQ(updated(graph, plan, table, 0, options), wanted);
     EXPECT_EQ(updated(graph, plan, table, 1, options), wanted);

@@ -234,5 +234,17 @@ TEST(PlanText, RangesOfDevices) {
   EXPECT_FALSE(parse_stages({"rest@M0..M2+M1"}, graph, cluster, nullptr).ok());
 }
 
+TEST(PlanText, StagesThatAreRecomputed) {
+  const Graph graph = optimized("simple_cnn");
+  const Cluster cluster = cluster_of({"A", "B", "recomputed"});
+  const std::vector<std::string> parts = {"..relu1@A recomputed", "..relu2@tensor(A+B) recomputed", "rest@recomputed"};
+  Plan plan;
+  plan.stages = value_of(parse_stages(parts, graph, cluster, nullptr));
+  EXPECT_TRUE(plan.stages[0].recompute && plan.stages[1].recompute && !plan.stages[2].recompute);
+  EXPECT_EQ(stage_parts(plan, graph, cluster), parts);
+  EXPECT_EQ(to_string(plan, graph, cluster), "A ..relu1 recomputed | tensor(A+B) ..relu2 recomputed | recomputed rest");
+  EXPECT_FALSE(parse_stages({"rest@A recompute"}, graph, cluster, nullptr).ok());
+}
+
 }  // namespace
 }  // namespace nlsplit

@@ -159,6 +159,50 @@ TEST(TrainingRanking, RecomputationTradesTimeForMemory) {
   EXPECT_LT(again.largest_memory, keeps.largest_memory);
 }
 
+Result<Ranking> ranked_with_memory(std::string_view memory, std::string_view batch, std::string_view search,
+                                   std::string_view second_device) {
+  const auto scenario = parse_scenario(fmt::format(R"(model: zoo:resnet18?image=64
+workload: {{mode: training, micro_batches: [4], optimizer: sgd, batch: {0}}}
+devices:
+  A: &one {{host: a, memory: {1}, costs: {{roofline: {{compute: 60GFLOPS, memory: 10GBps}}}}}}
+{2}source: a
+sink: a
+search: {{{3}}}
+)",
+                                                   batch, memory, second_device, search),
+                                       "memory.yaml");
+  EXPECT_TRUE(scenario.ok()) << scenario.error().to_string();
+  return ranked(*scenario);
+}
+
+TEST(TrainingRanking, StagesRecomputeWhereTheyHaveNoRoomElse) {
+  const auto two = [](std::string_view recompute) {
+    return ranked_with_memory(
+        "90MiB", fmt::format("64, recompute: {}", recompute), "schedules: [1f1b]",
+        "  B: {<<: *one, host: b}\nlinks: [{between: [a, b], bandwidth: 10Gbps, latency: 25us}]\n");
+  };
+  const auto none = two("none");
+  ASSERT_FALSE(none.ok());
+  EXPECT_THAT(none.error().to_string(), AllOf(HasSubstr("no plan fits"), HasSubstr("recompute: to_fit")));
+  const auto full = two("full"), to_fit = two("to_fit");
+  ASSERT_TRUE(full.ok()) << full.error().to_string();
+  ASSERT_TRUE(to_fit.ok()) << to_fit.error().to_string();
+  const RankedPlan& best = to_fit->judged[0];
+  EXPECT_LE(best.estimate.makespan_s, full->judged[0].estimate.makespan_s);
+  EXPECT_LE(best.estimate.largest_memory, bytes(90 << 20));
+  ASSERT_EQ(best.plan.stages.size(), 2u);
+  EXPECT_TRUE(best.plan.stages[0].recompute);  // it keeps two micro-batches
+  EXPECT_FALSE(best.plan.stages[1].recompute);
+}
+
+TEST(TrainingRanking, WhatHasNoRoomUnderOneScheduleMayHaveItUnderAnother) {
+  // GPipe keeps all four micro-batches, 1F1B one: 133 MiB and 115 MiB.
+  const auto ranking = ranked_with_memory("120MiB", "16", "schedules: [gpipe, 1f1b]", "");
+  ASSERT_TRUE(ranking.ok()) << ranking.error().to_string();
+  ASSERT_EQ(ranking->judged.size(), 1u);
+  EXPECT_EQ(ranking->judged[0].plan.schedule, "1f1b");
+}
+
 TEST(TrainingRanking, AnInferenceScheduleIsRefusedAtItsPlace) {
   const auto scenario = parsed_training("streaming", "1GiB", "optimizer: adam", "2, 4");
   ASSERT_FALSE(scenario.ok());

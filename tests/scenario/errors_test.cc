@@ -133,7 +133,7 @@ const BadScenario bad_scenarios[] = {
      "s.yaml:2:34: clip must be a number from 1e-12 to 1000000000000, not '0'"
        "\n  | workload: {mode: training, clip: 0, batch: 16, micro_batches: [1, 4]}"},
     {"UnknownRecompute", "inference", "training, recompute: some",
-     "s.yaml:2:39: unknown recompute 'some'; it is 'none' or 'full'"
+     "s.yaml:2:39: unknown recompute 'some'; it is 'none', 'full' or 'to_fit'"
        "\n  | workload: {mode: training, recompute: some, batch: 16, micro_batches: [1, 4]}"},
     {"OptimizerOfInference", "inference", "inference, optimizer: adam",
      "s.yaml:2:40: 'optimizer' is for training: mode: training"

@@ -96,12 +96,12 @@ TEST(Scenario, TrainingHasItsOwnKeysAndSchedules) {
   const Scenario plain = workload("{mode: training, batch: 12}");
   ASSERT_TRUE(plain.training.has_value());
   EXPECT_EQ(plain.training->optimizer, Optimizer::sgd);
-  EXPECT_FALSE(plain.training->recompute);
+  EXPECT_EQ(plain.training->recompute, Recompute::none);
   EXPECT_THAT(plain.schedules, ElementsAre("gpipe", "1f1b"));  // streaming is for inference
   const Scenario full = workload("{mode: training, batch: 12, optimizer: adam, recompute: full}");
   EXPECT_EQ(full.training->optimizer, Optimizer::adam);
-  EXPECT_TRUE(full.training->recompute);
-  EXPECT_FALSE(workload("{mode: training, batch: 12, recompute: none}").training->recompute);
+  EXPECT_EQ(full.training->recompute, Recompute::full);
+  EXPECT_EQ(workload("{mode: training, batch: 12, recompute: none}").training->recompute, Recompute::none);
   EXPECT_EQ(plain.training->settings, OptimizerSettings());
   EXPECT_EQ(workload("{mode: training, batch: 12, learning_rate: 0.5}").training->settings.rate, RateSchedule{0.5});
   EXPECT_EQ(plain.training->loss, Loss::softmax_cross_entropy);

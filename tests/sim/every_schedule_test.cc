@@ -65,9 +65,9 @@ TEST_P(EverySchedule, IsVerifiedAndTimedAlikeByBothTiers) {
       if (!placement.ok()) continue;
       std::optional<KernelGraph>& network = networks[stages];
       if (!network) {
-        auto chosen = training ? choose_kernels(testing::layers(stages, 2, 8), {Isa::v3}, {},
-                                                TrainingOptions{Optimizer::adam, false})
-                               : choose_kernels(testing::layers(stages, 2, 8), {Isa::v3});
+        auto chosen =
+            training ? choose_kernels(testing::layers(stages, 2, 8), {Isa::v3}, {}, TrainingOptions{Optimizer::adam})
+                     : choose_kernels(testing::layers(stages, 2, 8), {Isa::v3});
         ASSERT_TRUE(chosen.ok()) << chosen.error().message;
         network = std::move(chosen).value();
       }

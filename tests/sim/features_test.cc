@@ -137,11 +137,12 @@ Case compiled(Random& random, bool training) {
     stage.split = std::move(split);
   }
   plan.schedule = training ? "list" : random.below(2) == 0 ? "streaming" : "fill_drain";
-  const auto network = training ? choose_kernels(graph, {Isa::v3}, {},
-                                                 TrainingOptions{.optimizer = Optimizer::adam,
-                                                                 .recompute = random.below(2) == 0,
-                                                                 .micro_batches = plan.micro_batches})
-                                : choose_kernels(graph, {Isa::v3});
+  const auto network =
+      training ? choose_kernels(graph, {Isa::v3}, {},
+                                TrainingOptions{.optimizer = Optimizer::adam,
+                                                .recompute = random.below(2) == 0 ? Recompute::full : Recompute::none,
+                                                .micro_batches = plan.micro_batches})
+               : choose_kernels(graph, {Isa::v3});
   const CostTable costs = copies_at_8_mb_per_second(cluster);
   Program program = value_of(compile_program(value_of(network), plan, cluster, {HostId(0), HostId(1)}, &costs));
   program.eager_limit = bytes(random_eager_limit(random));

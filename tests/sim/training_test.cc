@@ -62,7 +62,7 @@ CostTable rooflines(const Cluster& cluster) {
 
 TEST(TrainingSimulation, TiersAgreeWhereNothingContends) {
   for (const bool recompute : {false, true}) {
-    const TrainingOptions options{Optimizer::adam, recompute};
+    const TrainingOptions options{Optimizer::adam, recompute ? Recompute::full : Recompute::none};
     for (const int p : {1, 2, 3, 4}) {
       for (const int m : {1, 2, 4, 8}) {
         if (p == 4 && m == 8) continue;  // there labels meet activations on a link
@@ -154,7 +154,7 @@ TEST(TrainingSimulation, RecomputationTakesAnotherForwardPass) {
   const Cluster cluster = chain(2, 0, 1e30);
   const int m = 4;
   const Program plain = lowered(2, 1, cluster, all_forward_first(2, m), m, {});
-  const Program again = lowered(2, 1, cluster, all_forward_first(2, m), m, {.recompute = true});
+  const Program again = lowered(2, 1, cluster, all_forward_first(2, m), m, {.recompute = Recompute::full});
   const auto makespan = [&](const Program& program) {
     return testing::fast(timed(program, cluster, measured(program, cluster, 1, 2, 0))).makespan;
   };

@@ -4,6 +4,8 @@
 // but for those that every device has.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
@@ -18,9 +20,15 @@
 
 namespace nlsplit::inline graph {
 
+// Which stages keep only what they were given, and compute the rest again before their gradients (Chen et al., 2016).
+// Each plan says it of its stages (partition/plan.h). full: all of them do, whatever the plan says. to_fit: a ranking
+// says it of stages whose device has no room else.
+enum class Recompute : uint8_t { none, full, to_fit };
+inline constexpr std::array<std::string_view, 3> recompute_names = {"none", "full", "to_fit"};  // in their order
+
 struct TrainingOptions {
   Optimizer optimizer = Optimizer::sgd;
-  bool recompute = false;  // a stage keeps only what it was given, and computes the rest again before its gradients
+  Recompute recompute = Recompute::none;
   Loss loss = Loss::softmax_cross_entropy;
   int micro_batches = 1;               // of a step
   std::set<ContentId> constants = {};  // weights that are none: masks, tables of positions (WeightStore::formulas)

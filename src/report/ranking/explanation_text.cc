@@ -29,13 +29,15 @@ std::string devices_of(const Stage& stage, const Cluster& cluster) {
   return text;
 }
 
-std::string way_of(const Stage& stage) {
+std::string shared_way(const Stage& stage) {
   if (!stage.split) return stage.devices.size() > 1 ? "round-robin" : "on one device";
   std::string shares;
   for (const int64_t share : stage.split->shares) shares += fmt::format("{}{}", shares.empty() ? "" : ":", share);
   return fmt::format("by {} {}{}", name_of(stage.split->axis), shares,
                      stage.split->recompute_halo ? ", halo recomputed" : "");
 }
+
+std::string way_of(const Stage& stage) { return shared_way(stage) + (stage.recompute ? ", recomputed" : ""); }
 
 std::string bottleneck_sentence(const Ranking& ranking, const Explanation& why) {
   std::string text;

@@ -17,12 +17,18 @@ constexpr double least_share = 0.01;                                      // so 
 constexpr double svg_width = 760, svg_height = 96, svg_text_height = 18;  // pixels
 constexpr double letter_width = 7;
 
-std::string how_of(const Stage& stage) {
+std::string shared_how(const Stage& stage) {
   if (!stage.split) return stage.devices.size() > 1 ? "round-robin" : "";
   std::string text(name_of(stage.split->axis));
   if (stage.split->recompute_halo) text += ", halo recomputed";
   const size_t groups = stage.devices.size() / stage.split->shares.size();
   return groups > 1 ? fmt::format("{}, {} groups round-robin", text, groups) : text;
+}
+
+std::string how_of(const Stage& stage) {
+  const std::string how = shared_how(stage);
+  if (!stage.recompute) return how;
+  return how.empty() ? "recomputed" : how + ", recomputed";
 }
 
 std::string centered(const std::string& text, size_t width) {

@@ -20,8 +20,8 @@ struct DrawnStage {
   std::vector<std::string> devices;  // from top to bottom: "A"; of a split stage with the shares, "A:2", "B:1"
   std::vector<DeviceId> ids;         // the same
   std::vector<double> heights;       // of each, in all 1: its share of the work of this stage
-  std::string how;                   // "height", "height, halo recomputed", "round-robin"; empty: one device
-  std::string layers;                // "..layer1", "rest", "all"
+  std::string how;     // "height", "height, halo recomputed", "round-robin, recomputed"; empty: one device
+  std::string layers;  // "..layer1", "rest", "all"
 };
 // node_shares: Ranking::node_shares; stages of no time have a little nevertheless.
 std::vector<DrawnStage> drawn_stages(const RankedPlan& ranked, const std::vector<double>& node_shares,

@@ -55,6 +55,7 @@ json plan_json(const Ranking& ranking, size_t index, const Scenario& scenario, c
     for (size_t n = stage.begin; n < stage.end; ++n) layers.push_back(graph.nodes[n].name);
     for (const DeviceId device : stage.devices) devices.push_back(scenario.cluster.device(device).name);
     stages.push_back({{"layers", std::move(layers)}, {"devices", std::move(devices)}});
+    if (stage.recompute) stages.back()["recompute"] = true;
     if (stage.split) {
       stages.back()["split"] = {{"axis", name_of(stage.split->axis)},
                                 {"shares", stage.split->shares},
@@ -258,7 +259,7 @@ std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const
   if (!ranking.baselines.empty()) file["baselines"] = baselines_json(ranking, scenario, graph);
   if (scenario.training) {
     file["training"] = {{"optimizer", name_of(scenario.training->optimizer)},
-                        {"recompute", scenario.training->recompute ? "full" : "none"},
+                        {"recompute", recompute_names[static_cast<size_t>(scenario.training->recompute)]},
                         {"loss", loss_names()[static_cast<size_t>(scenario.training->loss)]},
                         {"unscheduled", ranking.unscheduled}};
   }
