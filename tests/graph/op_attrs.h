@@ -1,6 +1,7 @@
 // Attributes of operators for tests.
 #pragma once
 
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -15,6 +16,21 @@ inline Attrs conv(std::vector<int64_t> kernel, std::vector<int64_t> strides, std
           {"kernel_shape", std::move(kernel)},
           {"pads", std::move(pads)},
           {"strides", std::move(strides)}};
+}
+
+inline Attrs windows_of(std::vector<int64_t> kernel, std::vector<int64_t> strides, std::vector<int64_t> pads,
+                        std::vector<int64_t> dilations) {
+  return {{"dilations", std::move(dilations)},
+          {"kernel_shape", std::move(kernel)},
+          {"pads", std::move(pads)},
+          {"strides", std::move(strides)}};
+}
+inline Attrs with_attr(Attrs attrs, const std::string& name, AttrValue value) {
+  set_attr(attrs, name, std::move(value));
+  return attrs;
+}
+inline Attrs reduction_attrs(std::vector<int64_t> axes, int64_t keepdims) {
+  return {{"axes", std::move(axes)}, {"keepdims", keepdims}};
 }
 
 }  // namespace nlsplit
