@@ -4,7 +4,7 @@
 //
 // A mapped file that is truncated while it is in use, or whose disk fails: the message names the file (SIGBUS). An
 // allocation that the system refuses: the message says how much the process holds. Of a process that the kernel kills
-// for want of memory its parent learns (tools/nlbench_child.h).
+// for want of memory its parent learns (measure/child.h).
 #pragma once
 
 namespace nlsplit::inline base {

@@ -19,12 +19,7 @@ struct KeptState {
 using KeptStates = std::map<std::string, KeptState>;  // by name
 
 Result<KeptStates> kept_states(const PlannedGraph& of) {
-  for (const Stage& stage : of.plan->stages) {
-    if (!is_of_one_device(stage))
-      return unsupported(
-          "prefill and decode by plans of their own: each stage has one device, no replicas and no split inside "
-          "layers");
-  }
+  RETURN_IF_ERROR(check_hand_over(of.plan->stages));
   const Graph& graph = of.graph->graph;
   KeptStates states;
   for (const StateUpdate& update : of.graph->updates) {
@@ -57,6 +52,12 @@ void add_second(Graph& graph, size_t node) {
 }
 
 }  // namespace
+
+Status check_hand_over(std::span<const Stage> stages) {
+  if (std::ranges::all_of(stages, is_of_one_device)) return ok_status();
+  return unsupported(
+      "prefill and decode by plans of their own: each stage has one device, no replicas and no split inside layers");
+}
 
 Result<HandOver> hand_over_states(const PlannedGraph& prompts, const PlannedGraph& tokens) {
   ASSIGN_OR_RETURN(const KeptStates from, kept_states(prompts));

@@ -11,10 +11,15 @@
 // stages, sent once they are made, and on both devices the state holds the same bits.
 #pragma once
 
+#include <span>
+
 #include "compile/kernel_graph.h"
 #include "partition/plan.h"
 
 namespace nlsplit::inline compiler {
+
+// Of the stages of prompts, or of tokens. Error: one has replicas, or is split inside its layers.
+Status check_hand_over(std::span<const Stage> stages);
 
 struct PlannedGraph {
   const KernelGraph* graph = nullptr;
@@ -26,7 +31,7 @@ struct HandOver {
   Plan plan;          // of prompts, with their stages
 };
 
-// Errors: a stage that is not of one device; states that only one of both has.
+// Errors: check_hand_over's; states that only one of both has.
 Result<HandOver> hand_over_states(const PlannedGraph& prompts, const PlannedGraph& tokens);
 
 }  // namespace nlsplit::inline compiler

@@ -235,8 +235,6 @@ struct Lowering {
   size_t owner_of(int stage, const Bucket& bucket, size_t weight) const;
   // The nodes of a stage's backward pass that a W slot computes, in order.
   std::vector<size_t> backward_nodes(int stage) const;
-  // The stage that adds up this sum of a gradient.
-  int stage_of_sum(ValueId sum) const;
   bool recomputes(int stage) const {
     return training != nullptr && (training->options.recompute == Recompute::full || plan->stages[at(stage)].recompute);
   }

@@ -24,13 +24,6 @@ std::vector<int> Lowering::part_goes_to(const Tied& tied, const Tied::Part& part
   return {to.begin(), to.end()};
 }
 
-int Lowering::stage_of_sum(ValueId sum) const {
-  const auto has = [&](const Reduction& reduction) { return reduction.begin.contains(sum); };
-  const auto found = std::ranges::find_if(reductions, has);
-  CHECK(found != reductions.end(), "a sum of no stage");
-  return static_cast<int>(found - reductions.begin());
-}
-
 Status check_sums(const Lowering& lowering) {
   const std::string& name = lowering.plan->schedule;
   if (lowering.online)

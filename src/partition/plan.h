@@ -1,7 +1,7 @@
 // Plan: which device runs which layers, in how many micro-batches, under which schedule.
 //
 //   [..layer2@A, ..layer3.4@B+C, rest@D]      layers up to and including layer2 on A, then up to layer3.4 on B and C
-//                                             (taking turns on micro-batches), the rest on D
+//                                             (micro-batches round-robin), the rest on D
 //
 // A name means the last node called so or below it (name, "name.…", "name/…"); fused nodes keep all their names. A cut
 // that falls inside a fused node moves behind it, with a note. "..=conv1@A" means the node called exactly so, where
@@ -10,11 +10,10 @@
 //   [..layer2@height(A:2+B), rest@tensor(C+D)]   A and B share each micro-batch of the first stage, A two thirds of the
 //                                                rows; C and D share the products of the rest
 //   rest@height(A+B)+height(C+D)                 two groups, micro-batches round-robin
-//   rest@height-recompute(A+B)                   nothing is exchanged in between: both compute the rows around their
-//   own
+//   rest@height-recompute(A+B)                   nothing is exchanged in between: both also compute the rows around
+//                                                their own
 //   [..layer2@A recomputed, rest@B]              of a training plan: A keeps only what it was given, and computes the
-//   rest
-//                                                again before its gradients
+//                                                rest again before its gradients
 //   [prefill: rest@A, ..layer2@B, rest@C]        of a plan that generates: A computes prompts, B and C make tokens
 //                                                (compile/hand_over.h)
 #pragma once
@@ -38,7 +37,7 @@ inline constexpr size_t split_axis_count = 6;
 std::string_view name_of(SplitAxis axis);  // the words above
 std::optional<SplitAxis> parse_split_axis(std::string_view word);
 
-// How the devices of a stage share each micro-batch, instead of taking turns.
+// How the devices of a stage share each micro-batch.
 struct Split {
   SplitAxis axis{};
   bool recompute_halo = false;  // height, width: each shard computes the rows it needs of the layers before it, instead
@@ -52,7 +51,7 @@ struct Stage {
   size_t end = 0;
   std::vector<DeviceId> devices;  // one; or several data-parallel replicas, micro-batches round-robin; or with `split`
                                   // the devices of its shards, shares.size() of them, and as many again for each
-                                  // further group, the groups taking turns (no device twice)
+                                  // further group, replicas (no device twice)
   std::optional<Split> split = {};  // inside its layers
   bool recompute = false;           // training: it runs forward again before its gradients
   int part_of = -1;                 // after expand_splits: the number of the stage it is a part of

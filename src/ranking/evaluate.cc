@@ -83,19 +83,23 @@ double score_of(const Goal& goal, const Estimate& estimate) {
   return score_of(goal, estimate.makespan_s, estimate.latency_mean_s);
 }
 
-namespace {
-
-Result<LoweredPlan> compile_plan(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan,
-                                 const CostTable& costs) {
-  LoweredPlan lowered;
+CompileOptions compile_options(const Scenario& scenario) {
   CompileOptions options;
   options.all_reduce = scenario.all_reduce;
   options.buckets = scenario.buckets;
   options.zero = scenario.zero;
   options.exact = scenario.exact;
   options.native = scenario.native;
-  ASSIGN_OR_RETURN(Compiled compiled,
-                   compile(prepared.kernels, plan, scenario.cluster, scenario.endpoints, &costs, options));
+  return options;
+}
+
+namespace {
+
+Result<LoweredPlan> compile_plan(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan,
+                                 const CostTable& costs) {
+  LoweredPlan lowered;
+  ASSIGN_OR_RETURN(Compiled compiled, compile(prepared.kernels, plan, scenario.cluster, scenario.endpoints, &costs,
+                                              compile_options(scenario)));
   lowered.program = std::move(compiled.program);
   lowered.slices = std::move(compiled.slices);
   lowered.training = std::move(compiled.training);

@@ -45,6 +45,9 @@ const PreparedModel& prepared_for(const std::vector<PreparedModel>& prepared, in
 
 bool is_single(const Plan& plan);  // the whole model on one device
 
+// What the scenario says of how plans are compiled.
+CompileOptions compile_options(const Scenario& scenario);
+
 // A plan with splits inside layers is expanded first (compile/split.h).
 Result<LoweredPlan> lower_plan(const Scenario& scenario, const PreparedModel& prepared, const Plan& plan,
                                const CostTable& costs);

@@ -1,7 +1,14 @@
 // A ranking in the making (ranking/ranking.h): candidates are collected, timed by the fast tier, the best simulated.
-// ranker_candidates.cc, ranker_timing.cc, ranker_refine.cc, ranker_simulate.cc and ranker_judge.cc have a step each;
-// ranker_rules.cc has what concerns the rules of today (partition/baselines.h), whose plans are candidates like the
-// others.
+//
+//   ranker_candidates.cc   what is looked at: the plans that search finds, and the user's own
+//   ranker_timing.cc       the fast tier times them
+//   ranker_refine.cc       small changes to the best
+//   ranker_simulate.cc     the tier that judges simulates the best
+//   ranker_judge.cc        which these are, and their order
+//   ranker_rules.cc        the rules of today (partition/baselines.h), whose plans are candidates like the others
+//   ranker_generation.cc   of generation: prompts beside tokens
+//   ranker_prefill.cc      of generation: plans whose prompts are computed elsewhere
+//   ranker_confidence.cc   error bars
 #pragma once
 
 #include <functional>

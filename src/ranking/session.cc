@@ -15,6 +15,7 @@
 #include "compile/hand_over.h"
 #include "partition/expand.h"
 #include "program/scalar_values.h"
+#include "ranking/evaluate.h"
 #include "schedule/online_choice.h"
 #include "sim/timed_graph.h"
 
@@ -32,13 +33,8 @@ Result<CompiledSession> compile_parts(const Scenario& scenario, const Graph& gra
                                       std::span<const SessionPart> parts, bool verify = true,
                                       bool inputs_on_first = false) {
   const CostTable costs = cost_table(scenario, graph.name);
-  CompileOptions options;
+  CompileOptions options = compile_options(scenario);
   options.inputs_on_first = inputs_on_first;
-  options.all_reduce = scenario.all_reduce;
-  options.buckets = scenario.buckets;
-  options.zero = scenario.zero;
-  options.exact = scenario.exact;
-  options.native = scenario.native;
   options.verify = verify;
   const std::string name =
       fmt::format("{} [{}]", graph.name, fmt::join(stage_parts(plan, graph, scenario.cluster), ", "));
@@ -213,7 +209,11 @@ Result<CompiledSession> unsplit_session(const Scenario& scenario, Model& model, 
 }
 
 Result<CompiledSession> training_session(const Scenario& scenario, Model& model, const Plan& plan) {
-  if (!scenario.training) return invalid_input("the workload does not train: `mode: training`");
+  if (!scenario.training) {
+    Error error = invalid_input("the workload does not train: `workload: {mode: training, …}` does");
+    error.where.file = scenario.file;
+    return error;
+  }
   RETURN_IF_ERROR(check_ordered(plan));
   Workload evaluation;
   evaluation.batch = scenario.batch;

@@ -33,10 +33,4 @@ std::string normalized(std::string_view text, NormalForm form) {
 
 bool is_white_space(char32_t character) { return u_isUWhiteSpace(static_cast<UChar32>(character)); }
 
-std::string unicode_version() {
-  UVersionInfo version;
-  u_getUnicodeVersion(version);
-  return std::to_string(version[0]) + "." + std::to_string(version[1]);
-}
-
 }  // namespace nlsplit::inline text

@@ -12,7 +12,4 @@ std::string normalized(std::string_view text, NormalForm form);  // the text is 
 
 bool is_white_space(char32_t character);
 
-// "15.0"
-std::string unicode_version();
-
 }  // namespace nlsplit::inline text

@@ -20,7 +20,6 @@ struct ChromeEvent {
   int64_t thread = 0;
   double start_us = 0, duration_us = 0;
 
-  double end_us() const { return start_us + duration_us; }
   std::string text(std::string_view argument) const;  // "": it has no such text
   const nlohmann::json* argument(std::string_view name) const;
 };

@@ -1,5 +1,9 @@
 // Runs of a set of plans, appended to a file one by one, so that an interrupted validation loses nothing and goes on.
 //
+//   ASSIGN_OR_RETURN(ResultsFile file, ResultsFile::open("results.jsonl", set, machine));
+//   if (!file.has(fingerprint, round)) RETURN_IF_ERROR(file.append(run));
+//   const std::vector<ValidatedPlan> plans = join(set, file.runs());   // predicted beside measured
+//
 // Lines of JSON. The first: {"format": "nlsplit-validation", "version": 4, "model", "batch", "machine"}; then a run
 // each, in the order in which they were made:
 // {"fingerprint", "round", "launch", "control", "makespans_s", "calibrations_s", "latency_mean_s", "compute_s",

@@ -1,5 +1,5 @@
 // footprints: what a Program takes of its devices' memory. That the parts add up to every lowered Program's arena is
-// checked where Programs are generated (lower_property_test.cc).
+// checked where Programs are generated (tests/compile/property_test.cc).
 #include "program/footprint.h"
 
 #include <gtest/gtest.h>
