@@ -86,10 +86,17 @@ Result<RankedPlan> choose_plan(Loaded& loaded, const PlanChoice& choice, RankOpt
       if (plan.own) return plan;
     }
     if (!ranking.own_refused.empty()) return ranking.own_refused.front().error;
-    return invalid_input(ranking.own_misfits.empty() ? "the plan does not fit"
-                                                     : "plan " + to_string(ranking.own_misfits.front()));
+    return at_plan(loaded.scenario.plans.front(),
+                   invalid_input(ranking.own_misfits.empty() ? "the plan does not fit"
+                                                             : "plan " + to_string(ranking.own_misfits.front())));
   }
-  return find_plan(ranking, which);
+  auto found = find_plan(ranking, which);
+  if (found || !found.error().where.file.empty()) return found;
+  Error error = found.error();
+  const auto own = std::ranges::find(loaded.scenario.plans, which, &UserPlan::name);
+  if (own != loaded.scenario.plans.end()) return at_plan(*own, std::move(error));
+  error.where.file = loaded.scenario.file;
+  return error;
 }
 
 }  // namespace nlsplit::inline planning

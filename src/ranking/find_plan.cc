@@ -68,19 +68,24 @@ Result<RankedPlan> find_plan(const Ranking& ranking, const std::string& which) {
 
 namespace {
 
-// Shares that round to the same samples or rows: the same Program, under another name.
-bool same_but_for_shares(const RankedPlan& a, const RankedPlan& b) {
+// Two stages that differ in their devices and shares at most.
+bool are_of_one_kind(const Stage& s, const Stage& t) {
+  return s.end == t.end && s.recompute == t.recompute && s.split.has_value() == t.split.has_value() &&
+         (!s.split || (s.split->axis == t.split->axis && s.split->recompute_halo == t.split->recompute_halo &&
+                       s.split->shares.size() == t.split->shares.size()));
+}
+
+// Plans of two names that are one: shares that round to the same samples or rows; schedules that give each device the
+// same slots in the same order; devices that have nothing to do.
+bool are_same(const RankedPlan& a, const RankedPlan& b) {
   const Estimate &x = a.estimate, &y = b.estimate;
   if (x.makespan_s != y.makespan_s || x.latency_mean_s != y.latency_mean_s || x.largest_memory != y.largest_memory ||
-      a.plan.micro_batches != b.plan.micro_batches || a.plan.schedule != b.plan.schedule ||
-      a.plan.prefill != b.plan.prefill)
+      a.plan.micro_batches != b.plan.micro_batches || a.plan.prefill != b.plan.prefill)
     return false;
-  return std::ranges::equal(a.plan.stages, b.plan.stages, [](const Stage& s, const Stage& t) {
-    return s.end == t.end && s.devices == t.devices && s.recompute == t.recompute &&
-           s.split.has_value() == t.split.has_value() &&
-           (!s.split || (s.split->axis == t.split->axis && s.split->recompute_halo == t.split->recompute_halo &&
-                         s.split->shares.size() == t.split->shares.size()));
-  });
+  if (!std::ranges::equal(a.plan.stages, b.plan.stages, are_of_one_kind)) return false;
+  if (a.slots != 0 && b.slots != 0) return a.slots == b.slots;
+  return a.plan.schedule == b.plan.schedule &&
+         std::ranges::equal(a.plan.stages, b.plan.stages, {}, &Stage::devices, &Stage::devices);
 }
 
 }  // namespace
@@ -94,7 +99,7 @@ std::vector<size_t> kept(const Ranking& ranking) {
       const RankedPlan& better = ranking.judged[other];
       return !better.own && ((are_alike(ranked.plan, better.plan, ranking.node_shares) &&
                               cost_of(ranking, ranked.estimate) < clearly_faster * cost_of(ranking, better.estimate)) ||
-                             same_but_for_shares(ranked, better));
+                             are_same(ranked, better));
     });
     if (!seen) plans.push_back(i);
   }

@@ -59,6 +59,11 @@ Result<CheckedPlan> check_own_plan(const Scenario& scenario, const Model& model,
   const auto mine = std::ranges::find_if(judged, [](const RankedPlan& plan) { return plan.own; });
   if (mine == judged.end()) return failed("interrupted before the plan was simulated");
   checked.place = static_cast<size_t>(mine - judged.begin());
+  if (!mine->why_not.empty()) {  // best plans are first: in no way
+    checked.troubles.push_back(
+        {mine->plan.micro_batches, mine->plan.schedule, at_plan(own, unsupported(mine->why_not))});
+    checked.ranking.reset();
+  }
   return checked;
 }
 

@@ -28,8 +28,14 @@ constexpr size_t most_yardsticks = 100, most_yardstick_layers = 100'000;
 Status Ranker::collect_candidates() {
   std::vector<RankedPlan> own;
   for (const UserPlan& plan : scenario_.plans) {
-    ASSIGN_OR_RETURN(std::vector<RankedPlan> resolved, resolve_own_plan(scenario_, graph_, plan));
-    std::move(resolved.begin(), resolved.end(), std::back_inserter(own));
+    auto resolved = resolve_own_plan(scenario_, graph_, plan);
+    if (resolved) {
+      std::ranges::move(*resolved, std::back_inserter(own));
+      continue;
+    }
+    // What is wrong ends the ranking; what cannot be is told of, and the others are ranked.
+    if (resolved.error().kind != ErrorKind::unsupported) return resolved.error();
+    ranking_.own_refused.push_back({plan.name, resolved.error()});
   }
   for (const RankedPlan& plan : own) ++own_ways_[plan.plan.name];
   RETURN_IF_ERROR(prepare_models(own));

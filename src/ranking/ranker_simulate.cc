@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/cores.h"
+#include "base/hash.h"
 #include "program/verify.h"
 #include "ranking/ranker.h"
 
@@ -54,6 +55,22 @@ void note_idle(const Cluster& cluster, RankedPlan& ranked) {
                                             ranked.plan.micro_batches, ranked.plan.micro_batches == 1 ? "" : "es")});
     }
   }
+}
+
+// RankedPlan::slots. An online plan has no order beforehand.
+uint64_t hash_of_slots(const LoweredPlan& lowered) {
+  if (lowered.online) return 0;
+  std::vector<int> slots;
+  for (const DeviceProgram& device : lowered.program.devices) {
+    if (device.order.empty()) continue;  // it is in the plan, and has nothing to do
+    const uint64_t name = hash_text(device.name);
+    slots.insert(slots.end(), {static_cast<int>(name), static_cast<int>(name >> 32)});
+    for (const Slot& slot : device.order) {
+      const Segment& segment = device.segments[static_cast<size_t>(slot.segment)];
+      slots.insert(slots.end(), {segment.stage, segment.shard, static_cast<int>(segment.phase), slot.micro_batch});
+    }
+  }
+  return hash_bytes(slots.data(), slots.size() * sizeof(int));
 }
 
 }  // namespace
@@ -151,6 +168,7 @@ void Ranker::sum_up(Judging& plan) const {
   std::ranges::copy(lowered.notes, std::back_inserter(ranked.notes));
   if (ranked.own) note_idle(scenario_.cluster, ranked);
   ranked.promise = lowered.promise;
+  ranked.slots = hash_of_slots(lowered);
   ranked.layers = layers_of(ranked.plan);
   if (has_splits(ranked.plan)) count_costs_of(lowered.program, plan.costs);
   if (wants_parts_) lowered.parts = nlsplit::parts_of(lowered, scenario_.cluster, costs_);

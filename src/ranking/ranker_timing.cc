@@ -305,8 +305,8 @@ Error Ranker::nothing_fits() const {
   std::string text =
       fmt::format("no plan fits in the devices' memory, of {} that were looked at:", ranking_.considered);
   for (const Misfit& misfit : ranking_.misfits) {
-    text += fmt::format("\n  {} has {}, the most modest plan that uses it needs {}", misfit.device,
-                        to_string(misfit.has), to_string(misfit.least_needed));
+    text += fmt::format("\n  {} has {}, the smallest plan that uses it needs {}", misfit.device, to_string(misfit.has),
+                        to_string(misfit.least_needed));
   }
   if (scenario_.training && scenario_.training->recompute == Recompute::none)
     text += "\n  with `recompute: to_fit` in the workload, stages without room compute their activations again";

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/cores.h"
+#include "compile/hand_over.h"
 #include "graph/differentiate/training_network.h"
 #include "graph/passes/passes.h"
 #include "program/verify.h"
@@ -108,14 +109,9 @@ Status check_prefill(const Scenario& scenario, const PlanStages& plan) {
   if (plan.prefill.empty()) return ok_status();
   if (!scenario.generation) return invalid_input("prefill and decode are of `workload: {mode: generation, …}`");
   if (scenario.generation->chunk == 1)
-    return invalid_input("with `chunk: 1` prompts are taken token by token, and there is no prefill");
-  for (const std::vector<Stage>* stages : {&plan.prefill, &plan.stages}) {
-    if (!std::ranges::all_of(*stages, is_of_one_device))
-      return unsupported(
-          "prefill and decode by plans of their own: each stage has one device, no replicas and no split inside "
-          "layers");
-  }
-  return ok_status();
+    return unsupported("with `chunk: 1` prompts are taken token by token, and there is no prefill");
+  RETURN_IF_ERROR(check_hand_over(plan.prefill));
+  return check_hand_over(plan.stages);
 }
 
 bool recomputes(const std::vector<Stage>& stages) { return std::ranges::any_of(stages, &Stage::recompute); }

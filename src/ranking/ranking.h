@@ -1,5 +1,11 @@
 // The main job: which plans are best for a scenario, how good are they, and is splitting worth it at all.
 //
+//   ASSIGN_OR_RETURN(const Scenario scenario, read_scenario("mine.yaml"));
+//   ASSIGN_OR_RETURN(const Model model, load_model(scenario));
+//   ASSIGN_OR_RETURN(const Ranking ranking, rank_plans(scenario, model, {}));
+//   ranking.judged[0].text;                  // the best plan: "A ..features.4 | B+C+D rest"
+//   ranking.judged[0].estimate.throughput;   // 49.9 samples/s
+//
 // Candidates come from search (partition/search.h) and from the scenario; every one is lowered and timed by the fast
 // tier, the best go to SimGrid, or another tier, whose word is final; where the scenario has noise, these are simulated
 // under it too.
@@ -95,7 +101,10 @@ struct RankedPlan {
   bool sampled = false;                  // drawn at random (RankOptions::samples), whatever its place
   std::vector<PlanNote> notes;           // where its cuts really are; of a split inside layers: what had to be gathered
   Promise promise;                       // how near to the unsplit results it comes, between devices of one level
-  Estimate estimate;                     // without noise
+  // A hash of the slots that devices have, in their order: schedules of two names may be the same, and a device of the
+  // plan may have nothing to do. 0: not known.
+  uint64_t slots = 0;
+  Estimate estimate;  // without noise
   std::optional<NoisyEstimate> noisy;
   std::optional<GenerationTimes> generation;  // of a scenario that generates, if the plan can
   std::string why_not;                        // it cannot: prompts need more memory than there is, …
@@ -118,7 +127,7 @@ struct RankedBaseline {
 struct Misfit {  // of the plans considered, those left out because a device's memory is too small
   std::string device;
   Bytes has;
-  Bytes least_needed;  // by the most modest of them
+  Bytes least_needed;  // by the smallest of them
   size_t plans = 0;
 };
 
@@ -327,8 +336,7 @@ std::vector<size_t> shown(const Ranking& ranking);
 std::vector<size_t> told(const Ranking& ranking);
 
 // Errors: a missing cost, a plan of one's own that names what there is not, nothing fits (says what is missing on which
-// device), every plan is refused,
-// `robust` without noise in the scenario, `confidence` where costs have no spreads.
+// device), every plan is refused, `robust` without noise in the scenario, `confidence` where costs have no spreads.
 Result<Ranking> rank_plans(const Scenario& scenario, const Model& model, const RankOptions& options);
 
 // Plan number K, or the best one called K. Error: says which there are.

@@ -19,10 +19,11 @@ std::string serving_text(const ServingSummary& summary) {
   Table table({{""}, {"p50", Align::right}, {"p95", Align::right}, {"p99", Align::right}, {"mean", Align::right}});
   add_row(table, "first token (TTFT)", summary.first_token);
   add_row(table, "each next token (TPOT)", summary.next_token);
-  const std::string reused = summary.cached_tokens == 0
-                                 ? std::string()
-                                 : fmt::format("of {} of prompts {} were reused\n",
-                                               counted(summary.prompt_tokens, "token"), summary.cached_tokens);
+  const std::string reused =
+      summary.cached_tokens == 0
+          ? std::string()
+          : fmt::format("of {} of prompts {} were reused\n", counted(summary.prompt_tokens, "token"),
+                        grouped(static_cast<double>(summary.cached_tokens)));
   std::string failures;
   for (const auto& [why, count] : summary.failures) failures += fmt::format("  {} failed: {}\n", count, why);
   return fmt::format("{}: {} answered, {} turned away, {} failed\n{}{:.1f} tokens/s, {:.3g} requests/s over {}\n{}\n{}",

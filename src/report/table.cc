@@ -45,7 +45,10 @@ std::string grouped(double value) {
 }
 
 std::string counted(int64_t count, std::string_view thing) {
-  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : thing.ends_with("ch") ? "es" : "s");
+  return fmt::format("{} {}{}", grouped(static_cast<double>(count)), thing,
+                     count == 1              ? ""
+                     : thing.ends_with("ch") ? "es"
+                                             : "s");
 }
 
 std::string Table::to_string() const {

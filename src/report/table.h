@@ -35,7 +35,7 @@ std::string percent(double share, int decimals = 0);
 // 1,234,567
 std::string grouped(double value);
 
-// "1 device", "2 devices"; "1 micro-batch", "4 micro-batches".
+// "1 device", "2 devices"; "1 micro-batch", "4,096 micro-batches".
 std::string counted(int64_t count, std::string_view thing);
 
 // Columns a text takes on a terminal: UTF-8 code points.

@@ -22,6 +22,7 @@
 #include "tools/commands.h"
 #include "tools/exit.h"
 #include "tools/nlsim_opinions.h"
+#include "tools/outputs.h"
 #include "tools/rank_options.h"
 
 namespace nlsplit::inline tools {
@@ -34,14 +35,30 @@ struct SimulateArguments {
   bool links = false, opinions = false;
 };
 
-void print_timing(const RankedPlan& chosen, const TimedPlan& timed) {
+// What an execution is, and how long it takes.
+std::string execution_text(const Scenario& scenario, const TimedPlan& timed) {
   const Estimate& e = timed.estimate;
+  if (scenario.generation)
+    return fmt::format("one decode ({}, a token of each, context {}): {}\n", counted(timed.program.batch, "sequence"),
+                       scenario.generation->context, to_string(seconds(e.makespan_s)));
+  return fmt::format("batch of {}: {}, {} samples/s; latency of a micro-batch {} (longest {})\n", timed.program.batch,
+                     to_string(seconds(e.makespan_s)), rate_text(e.throughput), to_string(seconds(e.latency_mean_s)),
+                     to_string(seconds(e.latency_max_s)));
+}
+
+// Of generation: what the figures and the files that are written leave out.
+std::string_view decode_note(const Plan& plan) {
+  return plan.prefill.empty()
+             ? "all of this is decode; `nlsim rank` has the time of prompts (TTFT), --links their messages"
+             : "all of this is decode; prompts are computed by `prefill`, and nothing of that is here: `nlsim rank` "
+               "has its time (TTFT), --links its messages";
+}
+
+void print_timing(const Scenario& scenario, const RankedPlan& chosen, const TimedPlan& timed) {
   fmt::print("{} · {}, {}\n\n", chosen.text, counted(chosen.plan.micro_batches, "micro-batch"), chosen.plan.schedule);
-  fmt::print("batch of {}: {}, {} samples/s; latency of a micro-batch {} (longest {})\n\n", timed.program.batch,
-             to_string(seconds(e.makespan_s)), rate_text(e.throughput), to_string(seconds(e.latency_mean_s)),
-             to_string(seconds(e.latency_max_s)));
-  fmt::print("{}", breakdown_text(timed));
-  if (!timed.notes.empty()) fmt::print("\n");
+  fmt::print("{}\n{}", execution_text(scenario, timed), breakdown_text(timed));
+  if (!timed.notes.empty() || scenario.generation) fmt::print("\n");
+  if (scenario.generation) fmt::print("note     {}\n", decode_note(chosen.plan));
   for (const PlanNote& note : timed.notes) fmt::print("note     {}\n", note.text);
 }
 
@@ -73,8 +90,8 @@ nlohmann::json traffic_json(const Traffic& traffic) {
   return {{"prompt_executions", traffic.chunks}, {"links", std::move(links)}};
 }
 
-std::string timing_json(const RankedPlan& chosen, const TimedPlan& timed, const std::optional<Traffic>& traffic,
-                        const std::optional<Opinions>& opinions) {
+std::string timing_json(const RankedPlan& chosen, const TimedPlan& timed, bool generates,
+                        const std::optional<Traffic>& traffic, const std::optional<Opinions>& opinions) {
   nlohmann::json devices = nlohmann::json::array();
   const std::vector<DeviceTimes> times = device_times(timed.program, timed.trace);
   auto estimated = timed.estimate.devices.begin();
@@ -100,6 +117,7 @@ std::string timing_json(const RankedPlan& chosen, const TimedPlan& timed, const 
                          {"latency_max_s", timed.estimate.latency_max_s},
                          {"devices", std::move(devices)},
                          {"links", links_json(timed.estimate.links)}};
+  if (generates) file["execution"] = "decode";
   if (traffic) file["generation"] = traffic_json(*traffic);
   if (opinions) file["opinions"] = opinions_json(*opinions);
   for (const PlanNote& note : timed.notes) file["notes"].push_back(note.text);
@@ -131,6 +149,7 @@ Result<std::optional<Opinions>> opinions_of(const SimulateArguments& arguments, 
 Status simulate(const SimulateArguments& arguments) {
   if (!is_scenario(arguments.scenario))
     return invalid_input(fmt::format("{}: simulate needs a scenario (*.yaml)", arguments.scenario));
+  RETURN_IF_ERROR(check_outputs({arguments.trace, arguments.json, arguments.goal, arguments.decisions}));
   ASSIGN_OR_RETURN(Loaded loaded, load(arguments.scenario, 1));
   if (arguments.opinions) RETURN_IF_ERROR(check_smpirun());
   if (arguments.links && !loaded.scenario.generation)
@@ -150,14 +169,16 @@ Status simulate(const SimulateArguments& arguments) {
     RETURN_IF_ERROR(write_file(arguments.decisions, to_text(csv_of(table_of_slots(timed.program, timed.decided)))));
   if (!arguments.goal.empty()) RETURN_IF_ERROR(write_goal(arguments.goal, timed));
   ASSIGN_OR_RETURN(const std::optional<Opinions> opinions, opinions_of(arguments, loaded.scenario, timed));
-  if (arguments.json == "-") {
-    fmt::print("{}", timing_json(chosen, timed, traffic, opinions));
-    return ok_status();
+  if (!arguments.json.empty()) {
+    const std::string text = timing_json(chosen, timed, loaded.scenario.generation.has_value(), traffic, opinions);
+    if (arguments.json == "-") {
+      fmt::print("{}", text);
+      return ok_status();
+    }
+    RETURN_IF_ERROR(write_file(arguments.json, text));
   }
-  if (!arguments.json.empty())
-    RETURN_IF_ERROR(write_file(arguments.json, timing_json(chosen, timed, traffic, opinions)));
   fmt::print("{}", gpu_kernels_note(loaded.scenario, timed.program));
-  print_timing(chosen, timed);
+  print_timing(loaded.scenario, chosen, timed);
   if (traffic) fmt::print("{}", traffic_text(*traffic));
   if (opinions) fmt::print("{}", opinions_text(*opinions));
   return ok_status();

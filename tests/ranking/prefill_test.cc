@@ -13,6 +13,7 @@
 namespace nlsplit {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 // `wide` computes fast and reads slowly, `quick` and `other` the reverse.
@@ -195,6 +196,18 @@ TEST(Prefill, SaysWhatCannotBe) {
     EXPECT_THAT(error.to_string(), HasSubstr("kinds.yaml:"));
     EXPECT_EQ(exit_code(error), 2);
   }
+}
+
+TEST(Prefill, ARefusedPlanLeavesTheOthers) {
+  const Made of(
+      kinds("", "  mine: [rest@quick]\n  apart: {prefill: [rest@wide], decode: [rest@tensor(quick+other)]}\n"));
+  const Ranking ranking = value_of(rank_plans(of.scenario, of.model, {}));
+  EXPECT_TRUE(std::ranges::any_of(ranking.judged, [](const RankedPlan& plan) { return plan.plan.name == "mine"; }));
+  ASSERT_EQ(ranking.own_refused.size(), 1u);
+  EXPECT_EQ(ranking.own_refused[0].name, "apart");
+  const auto found = find_plan(ranking, "apart");
+  ASSERT_FALSE(found.ok());
+  EXPECT_THAT(found.error().to_string(), AllOf(HasSubstr("kinds.yaml:"), HasSubstr("each stage has one device")));
 }
 
 TEST(Prefill, IsOfGeneration) {

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <set>
+#include <string>
 
 #include "ranking/small_scenario.h"
 #include "schedule/schedules.h"
@@ -128,6 +130,41 @@ TEST(TrainingRanking, EveryPolicyThatTrainsIsRanked) {
       }
     }
   }
+}
+
+// With one stage a device `interleaved` is 1F1B.
+TEST(TrainingRanking, SchedulesThatAreTheSameStandOnce) {
+  const Scenario scenario = training_scenario("1f1b, interleaved");
+  const auto ranking = ranked(scenario);
+  ASSERT_TRUE(ranking.ok()) << ranking.error().to_string();
+  const auto twice = [](const RankedPlan& a, const RankedPlan& b) {
+    return !a.own && !b.own && a.plan.stages == b.plan.stages && a.plan.micro_batches == b.plan.micro_batches;
+  };
+  size_t simulated = 0;
+  for (const RankedPlan& a : ranking->judged) {
+    for (const RankedPlan& b : ranking->judged) {
+      if (a.plan.schedule != "1f1b" || b.plan.schedule != "interleaved" || !twice(a, b)) continue;
+      ++simulated;
+      EXPECT_EQ(a.slots, b.slots);
+      EXPECT_NE(a.slots, 0u);
+    }
+  }
+  EXPECT_GT(simulated, 0u);
+  const std::vector<size_t> top = kept(*ranking);
+  for (size_t i = 0; i < top.size(); ++i) {
+    for (size_t k = 0; k < i; ++k) EXPECT_FALSE(twice(ranking->judged[top[i]], ranking->judged[top[k]]));
+  }
+}
+
+TEST(TrainingRanking, SchedulesOfOtherOrdersAreKeptApart) {
+  const auto ranking = ranked(training_scenario("1f1b, gpipe", "1GiB", "optimizer: adam", "4"));
+  ASSERT_TRUE(ranking.ok()) << ranking.error().to_string();
+  std::map<std::string, uint64_t> slots;  // by schedule, of two stages
+  for (const RankedPlan& plan : ranking->judged) {
+    if (plan.own) slots[plan.plan.schedule] = plan.slots;
+  }
+  ASSERT_EQ(slots.size(), 2u);
+  EXPECT_NE(slots.at("1f1b"), slots.at("gpipe"));
 }
 
 TEST(TrainingRanking, PlansThatKeepTooMuchAreLeftOut) {

@@ -88,6 +88,22 @@ TEST(Difference, IsSaidInWords) {
   b.plan.stages.pop_back();
   b.text = "A ..conv2 | B rest";
   EXPECT_EQ(difference(a, b, cluster), "it has 2 stages instead of 3 (A ..conv2 | B rest)");
+  b = a;
+  b.plan.prefill = {{0, 5, {DeviceId(1)}}};
+  b.text = "prefill B all; decode …";
+  EXPECT_EQ(difference(a, b, cluster), "it computes prompts elsewhere (prefill B all; decode …)");
+  EXPECT_EQ(difference(b, a, cluster), "it computes prompts where it makes tokens");
+}
+
+TEST(RankingHtml, SaysThatADrawingIsOfDecodeOnly) {
+  Ranked ranked = rank({.search = "{keep: 1}"}, {.explain = true});
+  constexpr std::string_view note = "drawn is decode";
+  EXPECT_THAT(ranking_html(ranked.ranking, ranked.scenario), Not(HasSubstr(note)));
+  EXPECT_THAT(ranking_text(ranked.ranking, ranked.scenario), Not(HasSubstr(note)));
+  Plan& plan = ranked.ranking.judged[kept(ranked.ranking)[0]].plan;
+  plan.prefill = plan.stages;
+  EXPECT_THAT(ranking_html(ranked.ranking, ranked.scenario), HasSubstr(note));
+  EXPECT_THAT(ranking_text(ranked.ranking, ranked.scenario), HasSubstr(note));
 }
 
 TEST(RankingText, DrawsTheBestPlanAndExplainsIfAsked) {

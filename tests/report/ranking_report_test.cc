@@ -49,7 +49,19 @@ TEST(RankingText, TheOnlyWay) {
   EXPECT_THAT(
       text_of({.memory = "60MiB", .memory_b = "60MiB", .plans = "{}", .model = "zoo:resnet18"}),
       AllOf(HasSubstr("\nverdict  Splitting is the only way: no device can hold the whole model.\n"),
-            HasSubstr("plans do not fit: A has 60 MiB, the most modest of them needs "), HasSubstr("the only way")));
+            HasSubstr("plans do not fit: A has 60 MiB, the smallest of them needs "), HasSubstr("the only way")));
+}
+
+TEST(RankingText, OfTrainingWhatHasNoScheduleAndWhy) {
+  Ranked ranked = rank();
+  ranked.ranking.unscheduled = 3;
+  ranked.ranking.why_unscheduled = "schedule zb_v needs 2p stages";
+  EXPECT_THAT(ranking_text(ranked.ranking, ranked.scenario),
+              HasSubstr("\n3 plans without a schedule, the first because: schedule zb_v needs 2p stages\n"));
+  ranked.scenario.training.emplace();
+  const auto file = nlohmann::json::parse(ranking_json(ranked.ranking, ranked.scenario, ranked.model.graph));
+  EXPECT_EQ(file.at("training").at("first_unscheduled_because"), "schedule zb_v needs 2p stages");
+  EXPECT_THAT(ranking_html(ranked.ranking, ranked.scenario), HasSubstr("<h1>training simple_cnn, batch 8 on "));
 }
 
 TEST(RankingText, NothingWasAskedFor) {
@@ -118,10 +130,9 @@ TEST(RankingText, DevicesThatLackTheSameShareALine) {
   ranked.ranking.misfits = {{"A", bytes(1 << 20), bytes(3 << 20), 4},
                             {"B", bytes(1 << 20), bytes(3 << 20), 1},
                             {"C", bytes(1 << 20), bytes(2 << 20), 1}};
-  EXPECT_THAT(
-      ranking_text(ranked.ranking, ranked.scenario),
-      HasSubstr("\n5 plans do not fit: A and 1 other have 1 MiB each, the most modest of them needs 2 MiB more\n"
-                "1 plan does not fit: C has 1 MiB, the most modest of them needs 1 MiB more\n"));
+  EXPECT_THAT(ranking_text(ranked.ranking, ranked.scenario),
+              HasSubstr("\n5 plans do not fit: A and 1 other have 1 MiB each, the smallest of them needs 2 MiB more\n"
+                        "1 plan does not fit: C has 1 MiB, the smallest of them needs 1 MiB more\n"));
 }
 
 TEST(RankingText, LongPlansComeLast) {
@@ -221,8 +232,8 @@ Ranked with_error_bars(const std::string& objective) {
 TEST(RankingText, ErrorBarsHaveColumnsOfTheirOwn) {
   const Ranked ranked = with_error_bars("throughput");
   const std::string text = ranking_text(ranked.ranking, ranked.scenario);
-  EXPECT_THAT(text, AllOf(HasSubstr("error bars: 90 of 100 of 1,000 worlds"), HasSubstr("(plans ±2.0 %)"),
-                          HasSubstr("links are taken as the scenario has them\n"), HasSubstr("longer than"),
+  EXPECT_THAT(text, AllOf(HasSubstr("error bars: 90 % of 1,000 draws"), HasSubstr("(plans ±2.0 %)"),
+                          HasSubstr("links are taken as the scenario has them\n"), HasSubstr("worse than"),
                           HasSubstr("\nmeasure  plan")));
   const Estimate& best = ranked.ranking.judged[0].estimate;
   const ErrorBar& bar = ranked.ranking.confidence->plans[0];
@@ -230,7 +241,7 @@ TEST(RankingText, ErrorBarsHaveColumnsOfTheirOwn) {
   EXPECT_GT(bar.high, best.makespan_s);
   EXPECT_THAT(text, HasSubstr(fmt::format("{} to {}", rate_text(8 / bar.high), rate_text(8 / bar.low))));
   EXPECT_THAT(ranking_html(ranked.ranking, ranked.scenario),
-              AllOf(HasSubstr("longer than plan 1"), HasSubstr("measure  plan")));
+              AllOf(HasSubstr("worse than plan 1"), HasSubstr("measure  plan")));
 
   const Ranked by_latency = with_error_bars("latency");
   EXPECT_THAT(ranking_text(by_latency.ranking, by_latency.scenario),
@@ -238,7 +249,7 @@ TEST(RankingText, ErrorBarsHaveColumnsOfTheirOwn) {
 
   const Ranked without = rank({}, {.error_bars = true});
   EXPECT_THAT(ranking_text(without.ranking, without.scenario),
-              AllOf(HasSubstr("no error bars: costs are not measured\n"), Not(HasSubstr("longer than")),
+              AllOf(HasSubstr("no error bars: costs are not measured\n"), Not(HasSubstr("worse than")),
                     Not(HasSubstr("measure  "))));
 }
 

@@ -16,6 +16,7 @@ namespace nlsplit {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 using json = nlohmann::json;
 
 // Three heads of keys for two shards: their parts are unequal.
@@ -351,6 +352,53 @@ TEST(Generate, IsRankedByItsTokens) {
   EXPECT_THAT(ranked.out, HasSubstr("llama generates, 1 sequence on 3 devices, best time of each token (TPOT) first"));
   EXPECT_THAT(ranked.out, HasSubstr("(TPOT)"));
   EXPECT_THAT(ranked.out, HasSubstr("nlbench generate " + scenario));
+}
+
+// Figures of a decode are not those of a batch, and nothing is said of prompts without saying so.
+TEST(Generate, SimulateSaysThatItShowsDecode) {
+  const Scratch scratch;
+  const std::string scenario =
+      scratch.write("s.yaml", generating_apart("prompt: 11, tokens: 9, chunk: 4, sequences: 2, context: 32"));
+  const Outcome layers = nlsim("simulate " + scenario + " --plan layers");
+  ASSERT_EQ(layers.code, 0) << layers.err;
+  EXPECT_THAT(layers.out, HasSubstr("\none decode (2 sequences, a token of each, context 32): "));
+  EXPECT_THAT(layers.out, HasSubstr("\nnote     all of this is decode; `nlsim rank` has the time of prompts (TTFT)"));
+  EXPECT_THAT(layers.out, Not(HasSubstr("samples/s")));
+  const Outcome handed = nlsim("simulate " + scenario + " --plan handed");
+  ASSERT_EQ(handed.code, 0) << handed.err;
+  EXPECT_THAT(handed.out, HasSubstr("prompts are computed by `prefill`, and nothing of that is here"));
+  const Outcome file = nlsim("simulate " + scenario + " --plan handed --json -");
+  ASSERT_EQ(file.code, 0) << file.err;
+  EXPECT_EQ(json::parse(file.out).at("execution"), "decode");
+}
+
+TEST(Generate, CheckSaysHowQuicklyItMakesTokens) {
+  const Scratch scratch;
+  const std::string scenario =
+      scratch.write("s.yaml", generating_apart("prompt: 11, tokens: 9, chunk: 4, sequences: 2"));
+  const Outcome checked = nlsim("check " + scenario + " --plan layers");
+  ASSERT_EQ(checked.code, 0) << checked.err;
+  EXPECT_THAT(checked.out, HasSubstr(" each token (TPOT), "));
+  EXPECT_THAT(checked.out, HasSubstr(" tokens/s of 2 sequences\n"));
+  EXPECT_THAT(checked.out, HasSubstr("best time of each token (TPOT) first\n"));
+  EXPECT_THAT(checked.out, Not(HasSubstr("samples/s")));
+  const Outcome file = nlsim("check " + scenario + " --plan handed --json -");
+  ASSERT_EQ(file.code, 0) << file.err;
+  const json plan = json::parse(file.out).at("plans").at(0);
+  EXPECT_GT(plan.at("figures").at("generation").at("first_token_s"), 0);
+  EXPECT_GT(plan.at("best").at("figures").at("generation").at("tokens_per_s"), 0);
+}
+
+// Tokens fit, a chunk of 512 does not.
+TEST(Generate, CheckRefusesWhatHasNoRoomForPrompts) {
+  const Scratch scratch;
+  std::string text = generating("prompt: 512, tokens: 9, chunk: 512, context: 521");
+  for (size_t at; (at = text.find("64MiB")) != std::string::npos;) text.replace(at, 5, "1MiB");
+  const std::string scenario = scratch.write("s.yaml", text);
+  const Outcome checked = nlsim("check " + scenario + " --plan one");
+  EXPECT_EQ(checked.code, 2) << checked.out;
+  EXPECT_EQ(checked.out, "");
+  EXPECT_THAT(checked.err, HasSubstr("device a has 1 MiB of memory, and this needs "));
 }
 
 }  // namespace

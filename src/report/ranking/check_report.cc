@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "report/ranking/ranking_report.h"
 #include "report/ranking/verdict_text.h"
 #include "report/table.h"
 
@@ -17,14 +18,37 @@ std::string way_text(const Plan& plan) {
   return fmt::format("{}, {}", counted(plan.micro_batches, "micro-batch"), plan.schedule);
 }
 
-std::string objective_text(Objective objective) {
-  switch (objective) {
-    case Objective::throughput:
-      return "throughput";
-    case Objective::latency:
-      return "latency";
-    case Objective::weighted:
-      return "of throughput and latency, weighted,";
+std::string speed_text(const Ranking& ranking, const RankedPlan& plan) {
+  if (ranking.generates) {
+    const GenerationTimes& times = plan.generation.value();
+    return fmt::format("{} each token (TPOT), {} to the first token (TTFT), {} tokens/s of {}",
+                       to_string(seconds(times.next_token_s)), to_string(seconds(times.first_token_s)),
+                       rate_text(times.tokens_per_s), counted(ranking.batch, "sequence"));
+  }
+  const Estimate& e = plan.estimate;
+  return fmt::format("{} samples/s, {} for the batch of {}; latency of a micro-batch {}", rate_text(e.throughput),
+                     to_string(seconds(e.makespan_s)), ranking.batch, to_string(seconds(e.latency_mean_s)));
+}
+
+std::string memory_text(const RankedPlan& plan) {
+  const auto& times = plan.generation;
+  return fmt::format("{} at most, on {}", to_string(times ? times->fullest_memory : plan.estimate.largest_memory),
+                     times ? times->fullest_device : plan.estimate.largest_device);
+}
+
+// What plan 1 does better by the objective.
+std::string tokens_difference_text(const Ranking& ranking, const std::string& who, const GenerationTimes& best,
+                                   const GenerationTimes& mine) {
+  switch (ranking.generation_objective) {
+    case GenerationObjective::tpot:
+      return fmt::format("{} takes {} for each token, this one {}.", who, to_string(seconds(best.next_token_s)),
+                         to_string(seconds(mine.next_token_s)));
+    case GenerationObjective::ttft:
+      return fmt::format("{} takes {} to the first token, this one {}.", who, to_string(seconds(best.first_token_s)),
+                         to_string(seconds(mine.first_token_s)));
+    case GenerationObjective::tokens_per_second:
+      return fmt::format("{} makes {} tokens/s, this one {}.", who, rate_text(best.tokens_per_s),
+                         rate_text(mine.tokens_per_s));
   }
   CHECK(false, "unknown objective");
 }
@@ -37,6 +61,8 @@ std::string difference_text(const Ranking& ranking, size_t place) {
   const RankedPlan& best = ranking.judged[0];
   const Estimate &mine = ranking.judged[place].estimate, &other = best.estimate;
   const std::string who = fmt::format("Plan 1 ({}; {})", best.text, way_text(best.plan));
+  if (ranking.generates)
+    return tokens_difference_text(ranking, who, best.generation.value(), ranking.judged[place].generation.value());
   const double slower = mine.makespan_s / other.makespan_s;
   if (ranking.objective == Objective::latency || slower < 1) {
     return fmt::format("{} has a micro-batch under way for {}, this one for {}.", who,
@@ -73,15 +99,12 @@ std::string check_text(const CheckedPlan& checked) {
   CHECK(checked.ranking.has_value(), "a report of a plan that cannot be run");
   const Ranking& ranking = *checked.ranking;
   const RankedPlan& mine = ranking.judged[checked.place];
-  const Estimate& e = mine.estimate;
   std::string text = fmt::format("{}: {} · {}\n\n", checked.name, mine.text, way_text(mine.plan));
-  text += fmt::format("speed    {} samples/s, {} for the batch of {}; latency of a micro-batch {}\n",
-                      rate_text(e.throughput), to_string(seconds(e.makespan_s)), ranking.batch,
-                      to_string(seconds(e.latency_mean_s)));
-  text += fmt::format("memory   {} at most, on {}\n", to_string(e.largest_memory), e.largest_device);
+  text += fmt::format("speed    {}\n", speed_text(ranking, mine));
+  text += fmt::format("memory   {}\n", memory_text(mine));
   text += fmt::format("results  {}\n", promise_text(mine.promise));
   text += fmt::format("place    {} of {} simulated plans, best {} first\n", checked.place + 1, ranking.judged.size(),
-                      objective_text(ranking.objective));
+                      objective_name(ranking));
   text += fmt::format("bound    {}\n", bound_by_text(ranking, checked.place));
   text += fmt::format("best     {}\n", checked.place == 0 ? "No plan that was found is better."
                                                           : difference_text(ranking, checked.place));
@@ -106,13 +129,15 @@ json check_json(const CheckedPlan& checked, const Scenario& scenario, const Grap
   const RankedPlan& mine = ranking.judged[checked.place];
   const auto figures = [](const RankedPlan& plan) {
     const Estimate& e = plan.estimate;
-    return json{{"micro_batches", plan.plan.micro_batches},
+    json all = {{"micro_batches", plan.plan.micro_batches},
                 {"schedule", plan.plan.schedule},
                 {"throughput_per_s", e.throughput},
                 {"makespan_s", e.makespan_s},
                 {"latency_mean_s", e.latency_mean_s},
                 {"largest_device", e.largest_device},
                 {"largest_memory_bytes", e.largest_memory.value()}};
+    if (plan.generation) all["generation"] = generation_json(*plan.generation);
+    return all;
   };
   answer["place"] = checked.place + 1;
   answer["simulated"] = ranking.judged.size();

@@ -42,7 +42,7 @@ std::vector<std::string> error_bar_cells(const Ranking& ranking, size_t plan) {
 
 std::string error_bars_line(const Ranking& ranking, const Scenario& scenario) {
   if (!ranking.confidence) return ranking.no_error_bars.empty() ? "" : "no error bars: " + ranking.no_error_bars + "\n";
-  std::string text = fmt::format("error bars: 90 of 100 of {} worlds drawn from the spreads of kernel costs",
+  std::string text = fmt::format("error bars: 90 % of {} draws of the kernel costs within their spreads",
                                  grouped(static_cast<double>(ranking.confidence->worlds)));
   if (scenario.spreads.plans)
     text += fmt::format(", and of the validation that taught the corrections (plans ±{:.1f} %)",

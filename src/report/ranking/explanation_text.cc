@@ -126,6 +126,9 @@ std::string difference(const RankedPlan& a, const RankedPlan& b, const Cluster& 
   }
   if (a.plan.schedule != b.plan.schedule)
     parts.push_back(fmt::format("it runs under {} instead of {}", b.plan.schedule, a.plan.schedule));
+  if (a.plan.prefill != b.plan.prefill)
+    parts.push_back(b.plan.prefill.empty() ? "it computes prompts where it makes tokens"
+                                           : fmt::format("it computes prompts elsewhere ({})", b.text));
   if (parts.empty()) return "it is the same";
   std::string text = parts[0];
   for (size_t i = 1; i < parts.size(); ++i) text += (i + 1 == parts.size() ? " and " : ", ") + parts[i];
@@ -147,8 +150,9 @@ std::string explanations_text(const Ranking& ranking, const Scenario& scenario) 
   for (const Explanation& explanation : ranking.explanations) {
     const RankedPlan& ranked = ranking.judged[explanation.plan];
     const std::string margin(indent, ' ');
-    text += fmt::format("{:<9}{}, {}, {}\n", fmt::format("plan {}", explanation.plan + 1), ranked.text,
-                        counted(ranked.plan.micro_batches, "micro-batch"), ranked.plan.schedule);
+    text += fmt::format("{:<9}{}, {}, {}{}\n", fmt::format("plan {}", explanation.plan + 1), ranked.text,
+                        counted(ranked.plan.micro_batches, "micro-batch"), ranked.plan.schedule,
+                        ranked.plan.prefill.empty() ? "" : "; drawn is decode");
     text += plan_drawing(margin, indent, drawn_stages(ranked, ranking.node_shares, scenario.cluster));
     for (const std::string& line : explanation_sentences(ranking, scenario, explanation)) text += margin + line + "\n";
     text += "\n";

@@ -37,15 +37,6 @@ json confidence_json(const Ranking& ranking) {
   return {{"level", confidence.level}, {"worlds", confidence.worlds}, {"set", set}, {"covered", confidence.covered}};
 }
 
-json generation_json(const GenerationTimes& times) {
-  return {{"first_token_s", times.first_token_s},
-          {"next_token_s", times.next_token_s},
-          {"tokens_per_s", times.tokens_per_s},
-          {"largest_device", times.fullest_device},
-          {"largest_memory_bytes", times.fullest_memory.value()},
-          {"largest_context", times.largest_context}};
-}
-
 json plan_json(const Ranking& ranking, size_t index, const Scenario& scenario, const Graph& graph) {
   const RankedPlan& ranked = ranking.judged[index];
   const Estimate& e = ranked.estimate;
@@ -171,6 +162,47 @@ json yardsticks_json(const Yardsticks& best) {
           {"copies", number_or_null(best.copies)}};
 }
 
+json misfits_json(const std::vector<Misfit>& misfits) {
+  json all = json::array();
+  for (const Misfit& misfit : misfits) {
+    all.push_back({{"device", misfit.device},
+                   {"memory_bytes", misfit.has.value()},
+                   {"least_needed_bytes", misfit.least_needed.value()},
+                   {"plans", misfit.plans}});
+  }
+  return all;
+}
+
+json own_misfits_json(const std::vector<OwnMisfit>& misfits) {
+  json all = json::array();
+  for (const OwnMisfit& misfit : misfits) {
+    all.push_back({{"name", misfit.name},
+                   {"micro_batches", misfit.micro_batches},
+                   {"device", misfit.device},
+                   {"memory_bytes", misfit.has.value()},
+                   {"least_needed_bytes", misfit.least_needed.value()}});
+  }
+  return all;
+}
+
+// What is not among the plans, and why.
+void add_left_out(const Ranking& ranking, json& file) {
+  if (ranking.left_out > 0) file["left_out"] = {{"plans", ranking.left_out}, {"first_because", ranking.why_left_out}};
+  if (!ranking.why_not_inside.empty()) file["no_splits_inside_because"] = ranking.why_not_inside;
+  if (!ranking.own_left_out.empty()) {
+    json left_out = json::array();
+    for (const OwnLeftOut& other : ranking.own_left_out) {
+      left_out.push_back({{"name", other.name}, {"micro_batches", other.micro_batches}, {"because", other.why}});
+      if (!other.schedule.empty()) left_out.back()["schedule"] = other.schedule;
+    }
+    file["own_left_out"] = std::move(left_out);
+  }
+  for (const OwnRefused& refused : ranking.own_refused)
+    file["own_refused"].push_back({{"name", refused.name}, {"because", refused.error.to_string()}});
+  for (const LeftOutCount& other : ranking.counts_left_out)
+    file["counts_left_out"].push_back({{"micro_batches", other.micro_batches}, {"because", other.why}});
+}
+
 std::string csv_field(const std::string& text) {
   if (text.find_first_of(",\"\n") == std::string::npos) return text;
   std::string quoted = "\"";
@@ -180,24 +212,18 @@ std::string csv_field(const std::string& text) {
 
 }  // namespace
 
+json generation_json(const GenerationTimes& times) {
+  return {{"first_token_s", times.first_token_s},
+          {"next_token_s", times.next_token_s},
+          {"tokens_per_s", times.tokens_per_s},
+          {"largest_device", times.fullest_device},
+          {"largest_memory_bytes", times.fullest_memory.value()},
+          {"largest_context", times.largest_context}};
+}
+
 std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const Graph& graph) {
   json plans = json::array();
   for (const size_t i : told(ranking)) plans.push_back(plan_json(ranking, i, scenario, graph));
-  json misfits = json::array();
-  for (const Misfit& misfit : ranking.misfits) {
-    misfits.push_back({{"device", misfit.device},
-                       {"memory_bytes", misfit.has.value()},
-                       {"least_needed_bytes", misfit.least_needed.value()},
-                       {"plans", misfit.plans}});
-  }
-  json own_misfits = json::array();
-  for (const OwnMisfit& misfit : ranking.own_misfits) {
-    own_misfits.push_back({{"name", misfit.name},
-                           {"micro_batches", misfit.micro_batches},
-                           {"device", misfit.device},
-                           {"memory_bytes", misfit.has.value()},
-                           {"least_needed_bytes", misfit.least_needed.value()}});
-  }
   const Verdict& v = ranking.verdict;
   json file = {{"format", "nlsplit-ranking"},
                {"version", 1},
@@ -215,8 +241,8 @@ std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const
                {"split_inside", ranking.split_inside},
                {"interrupted", ranking.interrupted},
                {"took_s", ranking.seconds},
-               {"misfits", std::move(misfits)},
-               {"own_misfits", std::move(own_misfits)},
+               {"misfits", misfits_json(ranking.misfits)},
+               {"own_misfits", own_misfits_json(ranking.own_misfits)},
                {"costs",
                 {{"measured", ranking.measured_costs},
                  {"predicted", ranking.predicted_costs},
@@ -233,20 +259,7 @@ std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const
     file["bound"] = {{"cost", *ranking.bound}, {"within", *within}};
   if (ranking.confidence) file["confidence"] = confidence_json(ranking);
   if (!ranking.no_error_bars.empty()) file["no_error_bars"] = ranking.no_error_bars;
-  if (ranking.left_out > 0) file["left_out"] = {{"plans", ranking.left_out}, {"first_because", ranking.why_left_out}};
-  if (!ranking.why_not_inside.empty()) file["no_splits_inside_because"] = ranking.why_not_inside;
-  if (!ranking.own_left_out.empty()) {
-    json left_out = json::array();
-    for (const OwnLeftOut& other : ranking.own_left_out) {
-      left_out.push_back({{"name", other.name}, {"micro_batches", other.micro_batches}, {"because", other.why}});
-      if (!other.schedule.empty()) left_out.back()["schedule"] = other.schedule;
-    }
-    file["own_left_out"] = std::move(left_out);
-  }
-  for (const OwnRefused& refused : ranking.own_refused)
-    file["own_refused"].push_back({{"name", refused.name}, {"because", refused.error.to_string()}});
-  for (const LeftOutCount& other : ranking.counts_left_out)
-    file["counts_left_out"].push_back({{"micro_batches", other.micro_batches}, {"because", other.why}});
+  add_left_out(ranking, file);
   for (const Explanation& why : ranking.explanations)
     file["explanations"].push_back(explanation_json(ranking, scenario, why));
   for (const OfSequences& of : ranking.by_sequences) {
@@ -262,6 +275,7 @@ std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const
                         {"recompute", recompute_names[static_cast<size_t>(scenario.training->recompute)]},
                         {"loss", loss_names()[static_cast<size_t>(scenario.training->loss)]},
                         {"unscheduled", ranking.unscheduled}};
+    if (ranking.unscheduled > 0) file["training"]["first_unscheduled_because"] = ranking.why_unscheduled;
   }
   if (ranking.noise_runs > 0) {
     file["noise"] = {{"seed", scenario.noise.value().seed}, {"runs", ranking.noise_runs}, {"robust", ranking.robust}};

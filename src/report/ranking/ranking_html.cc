@@ -49,7 +49,7 @@ std::string table(const Ranking& ranking, const std::vector<size_t>& plans) {
   if (ranking.generates) titles = {"#", "plan", "each token (TPOT)", "first token (TTFT)", "tokens/s"};
   for (const char* title : {"busiest device", "busiest link", "largest memory"}) titles.emplace_back(title);
   if (ranking.generates) titles.emplace_back("longest context");
-  if (ranking.confidence) titles.insert(titles.end(), {"rank", "90 of 100 worlds", "longer than plan 1"});
+  if (ranking.confidence) titles.insert(titles.end(), {"rank", "90 % interval", "worse than plan 1"});
   const size_t words = ranking.generates ? 0 : 3;  // the schedule
   std::string text = "<table>\n" + row("th", titles, words);
   for (const size_t i : plans) {
@@ -87,8 +87,8 @@ std::string table(const Ranking& ranking, const std::vector<size_t>& plans) {
 
 std::string ranking_html(const Ranking& ranking, const Scenario& scenario) {
   std::string page(page_head);
-  page += fmt::format("<h1>{}, {} on {}</h1>\n<p class=\"dim\">{}: {} plans timed, {} of them simulated</p>\n",
-                      html_escaped(ranking.model),
+  page += fmt::format("<h1>{}{}, {} on {}</h1>\n<p class=\"dim\">{}: {} plans timed, {} of them simulated</p>\n",
+                      scenario.training ? "training " : "", html_escaped(ranking.model),
                       ranking.generates ? counted(ranking.batch, "sequence") : fmt::format("batch {}", ranking.batch),
                       counted(static_cast<int64_t>(scenario.cluster.devices.size()), "device"),
                       html_escaped(scenario.file), ranking.considered, ranking.judged.size());
@@ -103,11 +103,12 @@ std::string ranking_html(const Ranking& ranking, const Scenario& scenario) {
       "are the devices of a stage, by their shares of it.</p>\n";
   for (const size_t i : plans) {
     const RankedPlan& ranked = ranking.judged[i];
-    const std::string how =
+    std::string how =
         !ranking.generates  ? fmt::format("{}, {}, {} samples/s", counted(ranked.plan.micro_batches, "micro-batch"),
                                           html_escaped(ranked.plan.schedule), rate_text(ranked.estimate.throughput))
         : ranked.generation ? fmt::format("{} each token", to_string(seconds(ranked.generation->next_token_s)))
                             : html_escaped("cannot run: " + ranked.why_not);
+    if (!ranked.plan.prefill.empty()) how += "; drawn is decode";
     page += fmt::format("<section id=\"plan{0}\"><h3>{0}: {1}</h3>\n<p class=\"dim\">{2}</p>\n", i + 1,
                         html_escaped(ranked.text), how);
     page += plan_svg(drawn_stages(ranked, ranking.node_shares, scenario.cluster));

@@ -1,6 +1,7 @@
 // A Ranking for people (a table, a verdict, what to do next) and for machines (JSON, CSV).
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "ranking/ranking.h"
@@ -13,6 +14,9 @@ std::string ranking_text(const Ranking& ranking, const Scenario& scenario, const
 // {"format": "nlsplit-ranking", "version": 1, …, "plans": [{"rank", "stages": [{"layers", "devices"}],
 // "throughput_per_s", …}]}
 std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const Graph& graph);
+
+// {"first_token_s", "next_token_s", "tokens_per_s", "largest_device", "largest_memory_bytes", "largest_context"}
+nlohmann::json generation_json(const GenerationTimes& times);
 
 // One line a plan, with a header; units are in the column names.
 std::string ranking_csv(const Ranking& ranking);

@@ -26,29 +26,6 @@ constexpr size_t widest_plan = 100;  // beside its figures
 // 1,234,567; beyond ten millions 3.2e+12
 std::string about(double value) { return value < 1e7 ? grouped(value) : fmt::format("{:.1e}", value); }
 
-std::string objective_name(const Ranking& ranking) {
-  if (ranking.generates) {
-    switch (ranking.generation_objective) {
-      case GenerationObjective::tpot:
-        return "time of each token (TPOT)";
-      case GenerationObjective::ttft:
-        return "time to the first token (TTFT)";
-      case GenerationObjective::tokens_per_second:
-        return "tokens per second";
-    }
-  }
-  switch (ranking.objective) {
-    case Objective::throughput:
-      return "throughput";
-    case Objective::latency:
-      return "latency of a micro-batch";
-    case Objective::weighted:
-      return fmt::format("{} x throughput and {} x latency", ranking.goal.weights.throughput,
-                         ranking.goal.weights.latency);
-  }
-  CHECK(false, "unknown objective");
-}
-
 // What 95 of 100 runs reach is a low percentile of a throughput, a high one of a time.
 std::string_view percentile(const Ranking& ranking) { return ranking.objective == Objective::latency ? "p95" : "p5"; }
 
@@ -86,7 +63,7 @@ std::string misfits_text(const std::vector<Misfit>& misfits) {
     const std::string who = others == 0 ? fmt::format("{} has {}", misfit.device, to_string(misfit.has))
                                         : fmt::format("{} and {} have {} each", misfit.device, counted(others, "other"),
                                                       to_string(misfit.has));
-    text += fmt::format("{} not fit: {}, the most modest of them needs {} more\n",
+    text += fmt::format("{} not fit: {}, the smallest of them needs {} more\n",
                         plans == 1 ? "1 plan does" : grouped(static_cast<double>(plans)) + " plans do", who,
                         to_string(bytes(misfit.least_needed.value() - misfit.has.value())));
   }
@@ -139,7 +116,7 @@ std::string head(const Ranking& ranking, const Scenario& scenario) {
   for (const LeftOutCount& other : ranking.counts_left_out)
     text += fmt::format("{} not tried: {}\n", counted(other.micro_batches, "micro-batch"), other.why);
   if (ranking.unscheduled > 0) {
-    text += fmt::format("{} left out, whose schedule does not exist: {}\n",
+    text += fmt::format("{} without a schedule, the first because: {}\n",
                         counted(static_cast<int64_t>(ranking.unscheduled), "plan"), ranking.why_unscheduled);
   }
   if (!ranking.why_not_inside.empty())
@@ -184,8 +161,8 @@ void add_bars(PlanColumns& columns, const Ranking& ranking) {
   if (ranking.confidence) {
     const auto bar = [&](size_t which) { return [&, which](size_t i) { return error_bar_cells(ranking, i)[which]; }; };
     columns.push_back({"rank", Align::right, bar(0)});
-    columns.push_back({"90 of 100\nworlds", Align::right, bar(1)});
-    columns.push_back({"longer than\nplan 1", Align::right, bar(2)});
+    columns.push_back({"90 %\ninterval", Align::right, bar(1)});
+    columns.push_back({"worse than\nplan 1", Align::right, bar(2)});
   }
   if (ranking.noise_runs == 0) return;
   const auto noisy = [&](double Spread::*of) {

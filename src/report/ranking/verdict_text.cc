@@ -20,7 +20,7 @@ struct Respect {
   double (*cost)(const RankedPlan&);  // smaller is better
   std::string (*text)(const RankedPlan&);
   bool more_is_better;    // of the figure shown
-  std::string_view verb;  // what is said of a rival: "makes" 1.30x "as much"
+  std::string_view verb;  // what is said of a rival: "makes" 1.30x "as much", "needs" 0.70x
   std::string_view unit;
 };
 
@@ -36,7 +36,7 @@ std::vector<Respect> generation_respects(const Verdict& verdict) {
        [](const RankedPlan& p) { return to_string(seconds(p.generation->first_token_s)); }, false, "is", "as quick"},
       {"memory", verdict.memory,
        [](const RankedPlan& p) { return static_cast<double>(p.generation->fullest_memory.value()); },
-       [](const RankedPlan& p) { return to_string(p.generation->fullest_memory); }, false, "is", "as modest"}};
+       [](const RankedPlan& p) { return to_string(p.generation->fullest_memory); }, false, "needs", "as much"}};
 }
 
 std::vector<Respect> respects(const Ranking& ranking, bool training) {
@@ -49,7 +49,7 @@ std::vector<Respect> respects(const Ranking& ranking, bool training) {
        [](const RankedPlan& p) { return to_string(seconds(p.estimate.latency_mean_s)); }, false, "is", "as quick"},
       {"memory", verdict.memory,
        [](const RankedPlan& p) { return static_cast<double>(p.estimate.largest_memory.value()); },
-       [](const RankedPlan& p) { return to_string(p.estimate.largest_memory); }, false, "is", "as modest"}};
+       [](const RankedPlan& p) { return to_string(p.estimate.largest_memory); }, false, "needs", "as much"}};
   // Nobody waits for a micro-batch of a training step.
   if (training) all.erase(all.begin() + 1);
   return all;
@@ -123,6 +123,10 @@ std::string against_both(const Ranking& ranking, const Respect& respect) {
   return text;
 }
 
+std::string plural(std::string_view verb) {
+  return verb == "is" ? "are" : std::string(verb.substr(0, verb.size() - 1));
+}
+
 std::string sentence(const Ranking& ranking, const std::vector<Respect>& all) {
   std::vector<std::string> worth, not_worth;
   for (const Respect& respect : all) {
@@ -138,10 +142,9 @@ std::string sentence(const Ranking& ranking, const std::vector<Respect>& all) {
     } else {
       not_worth.push_back(fmt::format("for {} ({}{} {:.2f}x {})", respect.name,
                                       c.beats_single ? against_one_device(ranking, respect) + ", but " : "",
-                                      c.rival_is_copies ? respect.verb == "makes" ? "replicas of the whole model make"
-                                                                                  : "replicas of the whole model are"
+                                      c.rival_is_copies ? "replicas of the whole model " + plural(respect.verb)
                                                         : fmt::format("one device {}", respect.verb),
-                                      c.lead, respect.unit));
+                                      respect.verb == "needs" ? 1 / c.lead : c.lead, respect.unit));
     }
   }
   if (not_worth.empty()) return "Splitting is worth it for " + joined(worth, ", ", " and for ") + ".";
@@ -179,9 +182,10 @@ std::string bound_by_text(const Ranking& ranking, size_t index) {
     return fmt::format("{} is bound by {}, which computes {} of the time{}{}.", name, e.busiest_device,
                        percent(e.busiest_device_share), on_average, links);
   }
-  return fmt::format("{} keeps nothing busy: {} computes {} of the time{}{}; the rest is {} and waiting for messages.",
-                     name, e.busiest_device, percent(e.busiest_device_share), on_average, links,
-                     ranking.generates ? "waiting for the other stages" : "filling and draining the pipeline");
+  return fmt::format("{} keeps nothing busy: {} computes {} of the time{}{}; the rest is {}.", name, e.busiest_device,
+                     percent(e.busiest_device_share), on_average, links,
+                     ranking.generates ? "waiting for the other stages and for messages"
+                                       : "filling and draining the pipeline and waiting for messages");
 }
 
 namespace {
@@ -273,6 +277,29 @@ std::string bandwidth_at(const Scenario& scenario, double factor) {
   return fmt::format("{:.2g} times today's bandwidth", factor);
 }
 
+std::string objective_name(const Ranking& ranking) {
+  if (ranking.generates) {
+    switch (ranking.generation_objective) {
+      case GenerationObjective::tpot:
+        return "time of each token (TPOT)";
+      case GenerationObjective::ttft:
+        return "time to the first token (TTFT)";
+      case GenerationObjective::tokens_per_second:
+        return "tokens per second";
+    }
+  }
+  switch (ranking.objective) {
+    case Objective::throughput:
+      return "throughput";
+    case Objective::latency:
+      return "latency of a micro-batch";
+    case Objective::weighted:
+      return fmt::format("{} x throughput and {} x latency", ranking.goal.weights.throughput,
+                         ranking.goal.weights.latency);
+  }
+  CHECK(false, "unknown objective");
+}
+
 std::string verdict_text(const Ranking& ranking, const Scenario& scenario) {
   const std::vector<Respect> all = respects(ranking, scenario.training.has_value());
   if (!ranking.verdict.throughput.split) {
@@ -286,7 +313,7 @@ std::string verdict_text(const Ranking& ranking, const Scenario& scenario) {
   // A sequence has its caches in one place: replicas serve other micro-batches, if there are any.
   const bool copies =
       !ranking.generates || std::ranges::any_of(all, [](const Respect& r) { return r.best.copies.has_value(); });
-  if (copies) columns.push_back({ranking.generates ? "replicas" : "data parallel", left});
+  if (copies) columns.push_back({"replicas", left});
   Table table(columns);
   for (const Respect& respect : all) {
     std::vector<std::string> cells = {respect.name, answer(compare(ranking, respect)),

@@ -7,6 +7,9 @@
 
 namespace nlsplit::inline reports {
 
+// What plans are ordered by: "throughput", "time of each token (TPOT)".
+std::string objective_name(const Ranking& ranking);
+
 // "420 Mbit/s" if all links are alike, else "0.42 times today's bandwidth".
 std::string bandwidth_at(const Scenario& scenario, double factor);
 
