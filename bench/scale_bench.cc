@@ -11,6 +11,7 @@
 #include <functional>
 #include <string>
 
+#include "exec/fill_inputs.h"
 #include "exec/run_threads.h"
 #include "program/part.h"
 #include "program/text.h"

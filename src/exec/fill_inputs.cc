@@ -1,4 +1,5 @@
-// Inputs for those who bring none: what a network can be measured with.
+#include "exec/fill_inputs.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,7 +11,6 @@
 #include <vector>
 
 #include "base/random.h"
-#include "exec/run.h"
 #include "graph/differentiate/step_graph.h"
 #include "graph/elements.h"
 

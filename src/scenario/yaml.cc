@@ -184,6 +184,16 @@ Status check_text(const Source& source) {
   return ok_status();
 }
 
+// What yaml-cpp says of the mistakes that are made most often, in other words.
+std::string what_is_wrong(const std::string& said, const std::string& line) {
+  const size_t begin = line.find_first_not_of(' ');
+  if (begin != std::string::npos && line[begin] == '\t') return "a line begins with a tab; YAML is indented by spaces";
+  if (said == YAML::ErrorMsg::END_OF_MAP_FLOW) return "a '{' is not closed, or a ',' is missing in it";
+  if (said == YAML::ErrorMsg::END_OF_SEQ_FLOW) return "a '[' is not closed, or a ',' is missing in it";
+  if (said == YAML::ErrorMsg::END_OF_MAP) return "here a key of the map around it must begin, or the map end";
+  return said;
+}
+
 }  // namespace
 
 std::string Source::line(int number) const {
@@ -224,7 +234,8 @@ Result<Yaml> parse_yaml(const Source& source) {
   } catch (const YAML::DeepRecursion& e) {  // its own text is "bad file"
     return source.at(node_at(e.mark, Yaml::Kind::null), "lists and maps are nested too deeply");
   } catch (const YAML::Exception& e) {
-    return source.at(node_at(e.mark, Yaml::Kind::null), fmt::format("this is not YAML: {}", e.msg));
+    const Yaml here = node_at(e.mark, Yaml::Kind::null);
+    return source.at(here, fmt::format("this is not YAML: {}", what_is_wrong(e.msg, source.line(here.line))));
   }
 }
 

@@ -23,7 +23,7 @@ inline int report(const Error& error) {
   return exit_code(error);
 }
 
-// For options that are counts; CLI11's own PositiveNumber answers with all digits of the largest double.
+// For options that are counts; CLI11's own validators answer with all digits of the largest double.
 inline CLI::Validator at_least(int64_t least) {
   return CLI::Validator(
       [least](std::string& text) {
@@ -33,6 +33,24 @@ inline CLI::Validator at_least(int64_t least) {
         return "'" + text + "' is no whole number from " + std::to_string(least) + " on";
       },
       ">=" + std::to_string(least));
+}
+
+// For options that are numbers.
+inline CLI::Validator number_where(bool (*holds)(double), const std::string& what) {
+  return CLI::Validator(
+      [holds, what](std::string& text) {
+        double value = 0;
+        const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+        if (failure == std::errc() && end == text.data() + text.size() && holds(value)) return std::string();
+        return "'" + text + "' is no number " + what;
+      },
+      what);
+}
+inline CLI::Validator above_zero() {
+  return number_where([](double value) { return value > 0; }, "> 0");
+}
+inline CLI::Validator not_negative() {
+  return number_where([](double value) { return value >= 0; }, ">= 0");
 }
 
 // What a program does before anything else: memory that is gone ends it with a message, and a file that may not grow
@@ -48,9 +66,11 @@ inline int report_fault(const std::exception& trouble) {
   return exit_of_a_fault;
 }
 
+inline int report_output_failure() { return report(io_error("cannot write to standard output")); }
+
 inline int flush_output() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
-  return report(io_error("cannot write to standard output"));
+  return report_output_failure();
 }
 
 // Parses, runs the chosen subcommand's callback, answers the exit code.
@@ -62,6 +82,7 @@ inline int parse_and_run(CLI::App& app, int argc, char** argv, const int& code) 
     // --help and --version are "errors" with code 0; every other one is bad usage.
     return app.exit(error) == 0 ? 0 : 2;
   } catch (const std::exception& trouble) {
+    if (std::ferror(stdout) != 0) return report_output_failure();  // fmt::print throws
     return report_fault(trouble);
   }
   const int flushed = flush_output();

@@ -11,6 +11,7 @@
 #include "exec/rounding_gradients.h"
 #include "exec/run_threads.h"
 #include "graph/passes/precision.h"
+#include "tools/exit.h"
 #include "tools/nlbench_steps.h"
 
 namespace nlsplit::inline tools {
@@ -137,7 +138,7 @@ void add_check_options(CLI::App& command, bool& check, double& tolerance) {
                   "1e-4 if the plan adds partial sums, 1e-3 if the devices' instruction levels differ, whose roundings "
                   "do,\n"
                   "1e-2 if values travel as f16, 8e-2 if as bf16 or q8)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative());
 }
 
 Result<Comparison> check_against_unsplit(const LoadedJob& job, const std::vector<OutputTensor>& outputs, int steps,

@@ -16,10 +16,12 @@
 #include "text/chat_template.h"
 #include "text/read_tokenizer.h"
 #include "text/sample.h"
+#include "tools/exit.h"
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_conditions.h"
 #include "tools/nlbench_generation_job.h"
 #include "tools/nlbench_ranks.h"
+#include "tools/outputs.h"
 
 namespace nlsplit::inline tools {
 namespace {
@@ -121,7 +123,7 @@ Status check_drawing(const GenerateArguments& arguments) {
 }
 
 Result<Request> read_request(const GenerateArguments& arguments) {
-  RETURN_IF_ERROR(check_folders({arguments.json}));
+  RETURN_IF_ERROR(check_outputs({arguments.json}));
   RETURN_IF_ERROR(check_drawing(arguments));
   RETURN_IF_ERROR(check_text_options(arguments));
   ASSIGN_OR_RETURN(GenerationJob job, read_generation_job(arguments.plan));
@@ -312,7 +314,7 @@ void add_generate_command(CLI::App& app, int& code) {
   add_session_options(*command, a->plan,
                       "A scenario (.yaml), or a folder saved by `nlsim lower S --session --save DIR`");
   add_ranks_options(*command, a->ranks);
-  command->add_option("--prompt", a->prompts, "What to go on from; several: so many sequences side by side")
+  command->add_option("--prompt", a->prompts, "What to go on from; several: a sequence each, side by side")
       ->type_name("TEXT")
       ->allow_extra_args(false);
   command->add_option("--prompt-tokens", a->prompt_tokens, "The same as tokens of the vocabulary: 504,3575,282")
@@ -328,16 +330,17 @@ void add_generate_command(CLI::App& app, int& code) {
                    "the first that comes")
       ->type_name("TEXT")
       ->allow_extra_args(false);
-  command->add_option("--tokens", a->tokens, "How many tokens at most (default: the workload's)")
-      ->check(CLI::PositiveNumber);
+  command->add_option("--tokens", a->tokens, "How many tokens at most (default: the workload's)")->check(above_zero());
   command->add_option("--tokenizer", a->tokenizer, "tokenizer.json or FILE.gguf (default: the model's own)")
       ->type_name("FILE");
   command
       ->add_option("--temperature", a->sampling.temperature,
                    "0: the likeliest token (default); else one is drawn from the `candidates` of the workload")
-      ->check(CLI::NonNegativeNumber);
-  command->add_option("--top-k", a->sampling.top_k, "Draw from so many likeliest tokens (default: all candidates)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative());
+  command
+      ->add_option("--top-k", a->sampling.top_k,
+                   "Draw from this many of the likeliest tokens (default: all candidates)")
+      ->check(not_negative());
   command->add_option("--top-p", a->sampling.top_p,
                       "Draw from the fewest likeliest that have this share of the probability (default 1)");
   command->add_option("--seed", a->sampling.seed,

@@ -10,6 +10,7 @@
 #include "base/npy.h"
 #include "base/temporary_folder.h"
 #include "exec/backends/arena.h"
+#include "exec/fill_inputs.h"
 #include "graph/elements.h"
 #include "program/rank_hosts.h"
 #include "program/scalars.h"
@@ -195,16 +196,6 @@ Result<std::vector<NamedTensor>> make_inputs(const Program& program, const std::
 void print_hosts(const Program& program, bool places) {
   for (const std::string& host : rank_hosts(program, places)) fmt::print("{}\n", host);
   std::fflush(stdout);
-}
-
-Status check_folders(const std::vector<std::string>& paths) {
-  for (const std::string& path : paths) {
-    const std::filesystem::path parent = std::filesystem::path(path).parent_path();
-    std::error_code failure;
-    if (!path.empty() && !parent.empty() && !std::filesystem::is_directory(parent, failure))
-      return invalid_input(fmt::format("cannot write {}: there is no folder {}", path, parent.string()));
-  }
-  return ok_status();
 }
 
 Status write_outputs(const std::string& path, const std::vector<OutputTensor>& outputs) {

@@ -68,9 +68,6 @@ Result<std::vector<NamedTensor>> make_inputs(const Program& program, const std::
 // Rank r belongs on the host in line r. places: of a device behind a bus its own place in an emulated cluster.
 void print_hosts(const Program& program, bool places);
 
-// Before minutes are spent: is there a folder for each of these files? Those that are empty are not asked for.
-Status check_folders(const std::vector<std::string>& paths);
-
 // One file an output; of several the second and later have their name in the file's: y.npy, y.scores.npy.
 Status write_outputs(const std::string& path, const std::vector<OutputTensor>& outputs);
 

@@ -12,6 +12,7 @@
 #include "tools/exit.h"
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_job.h"
+#include "tools/outputs.h"
 #include "tools/serving_options.h"
 
 namespace nlsplit::inline tools {
@@ -41,7 +42,7 @@ std::string load_json(const std::vector<ServedRequest>& served, const ServingSum
 }
 
 Status load(const LoadArguments& arguments) {
-  RETURN_IF_ERROR(check_folders({arguments.json, arguments.trace.save}));
+  RETURN_IF_ERROR(check_outputs({arguments.json, arguments.trace.save}));
   LoadOptions options = arguments.options;
   ASSIGN_OR_RETURN(options.url, parse_url(arguments.url));
   if (!arguments.token_file.empty()) {
@@ -85,8 +86,8 @@ void add_load_command(CLI::App& app, int& code) {
       ->type_name("FILE");
   command
       ->add_option("--patience", a->options.patience_s,
-                   "A request that has not ended so many seconds after its arrival has failed (default 600)")
-      ->check(CLI::PositiveNumber & CLI::Range(latest_arrival_s));
+                   "A request that has not ended this many seconds after its arrival has failed (default 600)")
+      ->check(above_zero() & CLI::Range(latest_arrival_s));
   command->add_option("--json", a->json, "Write every request and the summary to FILE (-: to standard output)")
       ->type_name("FILE");
   command->callback([a, &code] {

@@ -20,6 +20,7 @@
 #include "tools/launch_options.h"
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_machine.h"
+#include "tools/option_values.h"
 #include "tools/terminal.h"
 #include "validate/routes.h"
 
@@ -157,7 +158,7 @@ Status check_hosts(const LaunchArguments& launch, const NetworkTests& set) {
 Status measure_network(const NetworkArguments& arguments) {
   Bytes eager_limit = bytes(arguments.launch.transport->eager_bytes);
   if (!arguments.eager_limit.empty()) {
-    ASSIGN_OR_RETURN(eager_limit, parse_size(arguments.eager_limit));
+    ASSIGN_OR_RETURN(eager_limit, size_option("--eager-limit", arguments.eager_limit));
   }
   RETURN_IF_ERROR(check(arguments.launch));
   ASSIGN_OR_RETURN(const OutputLock lock, OutputLock::beside(arguments.output));

@@ -19,6 +19,7 @@
 #include "tools/launch_options.h"
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_machine.h"
+#include "tools/option_values.h"
 #include "tools/terminal.h"
 
 namespace nlsplit::inline tools {
@@ -101,7 +102,7 @@ std::string json_of(const std::vector<Row>& rows, const BusyPair& pair, const Ov
 Result<std::vector<int64_t>> sizes_of(const std::vector<std::string>& texts) {
   std::vector<int64_t> sizes;
   for (const std::string& text : texts) {
-    ASSIGN_OR_RETURN(const Bytes size, parse_size(text));
+    ASSIGN_OR_RETURN(const Bytes size, size_option("--message", text));
     if (size.value() < 4 || size.value() > longest_message || size.value() % 4 != 0) {
       return invalid_input(
           fmt::format("--message {}: whole floats, from 4B to {}", text, to_string(bytes(longest_message))));
@@ -112,10 +113,10 @@ Result<std::vector<int64_t>> sizes_of(const std::vector<std::string>& texts) {
 }
 
 Status measure_overlap(const OverlapArguments& arguments) {
-  ASSIGN_OR_RETURN(const Bytes eager_limit, parse_size(arguments.eager_limit));
+  ASSIGN_OR_RETURN(const Bytes eager_limit, size_option("--eager-limit", arguments.eager_limit));
   Seconds clock{};
   if (!arguments.clock.empty()) {
-    ASSIGN_OR_RETURN(clock, parse_time(arguments.clock));
+    ASSIGN_OR_RETURN(clock, time_option("--clock", arguments.clock));
     if (!(clock > seconds(0))) return invalid_input("--clock: a time above 0 is needed");
   }
   RETURN_IF_ERROR(check(arguments.launch));

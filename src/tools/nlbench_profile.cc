@@ -26,6 +26,7 @@
 #include "base/units.h"
 #include "cost/samples.h"
 #include "exec/cuda/copies.h"
+#include "exec/fill_inputs.h"
 #include "exec/run_threads.h"
 #include "kernels/module/kernel_library.h"
 #include "measure/child.h"
@@ -36,6 +37,7 @@
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_job.h"
 #include "tools/nlbench_machine.h"
+#include "tools/option_values.h"
 #include "tools/terminal.h"
 
 namespace nlsplit::inline tools {
@@ -398,7 +400,7 @@ void print_summary(const Measuring& measuring, size_t known_before) {
 }
 
 Status profile_all(const ProfileArguments& arguments) {
-  ASSIGN_OR_RETURN(const Seconds budget, parse_time(arguments.budget));
+  ASSIGN_OR_RETURN(const Seconds budget, time_option("--budget", arguments.budget));
   const fs::path parent = fs::path(arguments.output).parent_path();
   std::error_code failure;
   if (!parent.empty() && !fs::is_directory(parent, failure)) {
@@ -442,10 +444,10 @@ void add_profile_command(CLI::App& app, int& code) {
                       "(default 60s; each size\n"
                       "is run at least 5 times)");
   command
-      ->add_option(
-          "--beside", a->beside,
-          "Measure a second time with so many copies of the network beside it: what devices that share this machine's\n"
-          "caches and memory take from each other (default 0: do not)")
+      ->add_option("--beside", a->beside,
+                   "Measure a second time with this many copies of the network beside it: what devices that share this "
+                   "machine's\n"
+                   "caches and memory take from each other (default 0: do not)")
       ->check(at_least(0));
   command->add_option("--gpu-backend", a->gpu_backend,
                       "What computes on GPUs (default: libbackend_cuda.so beside nlbench)");

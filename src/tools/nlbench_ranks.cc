@@ -35,13 +35,14 @@ void add_ranks_options(CLI::App& command, RanksArguments& arguments) {
   add_polling_option(command, arguments.polling);
   command
       .add_option("--watchdog", arguments.watchdog_s,
-                  "Give up, with exit code 3, when no device computes and nothing is sent or received for so many "
+                  "Give up, with exit code 3, when no device computes and nothing is sent or received for this many "
                   "seconds; 0: never (default 10)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(not_negative());
   command
-      .add_option("--heartbeat", arguments.heartbeat_s,
-                  "So many seconds after a rank is lost all others have ended, with exit code 3; 0: never (default 10)")
-      ->check(CLI::NonNegativeNumber);
+      .add_option(
+          "--heartbeat", arguments.heartbeat_s,
+          "This many seconds after a rank is lost all others have ended, with exit code 3; 0: never (default 10)")
+      ->check(not_negative());
   add_hosts_options(command, arguments.hosts);
 }
 

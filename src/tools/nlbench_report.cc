@@ -93,10 +93,9 @@ std::string error_text(double measured, double predicted) {
 }  // namespace
 
 std::string headline(const Program& program, const std::string& transport) {
-  const size_t devices = program.devices.size();
-  return fmt::format("{} · batch {} in {} micro-batch{} · {} device{} ({})\n\n", program.name, program.batch,
-                     program.micro_batches, program.micro_batches == 1 ? "" : "es", devices, devices == 1 ? "" : "s",
-                     transport);
+  return fmt::format("{} · batch {} in {} · {} ({})\n\n", program.name, program.batch,
+                     counted(program.micro_batches, "micro-batch"),
+                     counted(static_cast<int64_t>(program.devices.size()), "device"), transport);
 }
 
 json check_json(const Comparison& check) {

@@ -33,6 +33,8 @@
 #include "tools/nlbench_turns.h"
 #include "tools/nlbench_worker_job.h"
 #include "tools/nlbench_worker_turns.h"
+#include "tools/option_values.h"
+#include "tools/outputs.h"
 #include "tools/terminal.h"
 
 namespace nlsplit::inline tools {
@@ -102,7 +104,7 @@ Result<RunOptions> options_of(const RunArguments& arguments) {
                                                            : GpuGraphs::timed;
   options.notice = [](const std::string& notice) { fmt::print(stderr, "nlbench: {}\n", notice); };
   if (!arguments.duration.empty()) {
-    ASSIGN_OR_RETURN(const Seconds duration, parse_time(arguments.duration));
+    ASSIGN_OR_RETURN(const Seconds duration, time_option("--duration", arguments.duration));
     options.duration_s = duration.value();
   }
   options.states = arguments.check || !arguments.output.empty();
@@ -117,7 +119,7 @@ Result<RunOptions> options_of(const RunArguments& arguments) {
 // Before minutes are spent: does --check mean something, and can the answers be written?
 Status check_places(const RunArguments& arguments) {
   RETURN_IF_ERROR(check_tolerance(arguments.tolerance));
-  return check_folders({arguments.output, arguments.json, arguments.trace, arguments.decisions});
+  return check_outputs({arguments.output, arguments.json, arguments.trace, arguments.decisions});
 }
 
 // What a run gives: of repeats, or with --steps of steps.

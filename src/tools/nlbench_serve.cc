@@ -19,6 +19,7 @@
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_generation_job.h"
 #include "tools/nlbench_ranks.h"
+#include "tools/serving_options.h"
 
 namespace nlsplit::inline tools {
 namespace {
@@ -66,10 +67,7 @@ Result<Serving> read_serving(const ServeArguments& arguments) {
     ASSIGN_OR_RETURN(token, read_token(arguments.token_file));
   }
   ASSIGN_OR_RETURN(GenerationJob job, read_generation_job(arguments.plan));
-  if (job.form.hands_over)
-    return unsupported(
-        "a plan with prefill and decode of their own is for `generate`: requests that come while others "
-        "go on need one plan");
+  if (job.form.hands_over) return prefill_is_not_served();
   const std::string path = arguments.tokenizer.empty() ? job.tokenizer_path() : arguments.tokenizer;
   if (path.empty())
     return invalid_input("requests and answers are text, and this model has no tokenizer: --tokenizer FILE");
@@ -193,7 +191,7 @@ void add_serve_command(CLI::App& app, int& code) {
       ->type_name("FILE");
   command
       ->add_option("--waiting", a->waiting,
-                   "So many requests may wait for one of the slots; those beyond are told to come again, with "
+                   "Requests that may wait for one of the slots; those beyond are told to come again, with "
                    "status 429 (default: as many as run at once)")
       ->check(at_least(0));
   command->add_flag("--no-prefix-reuse", a->no_reuse,
@@ -208,9 +206,9 @@ void add_serve_command(CLI::App& app, int& code) {
   command
       ->add_option(
           "--patience", a->http.patience_s,
-          "A client whose request takes so many seconds to come, or that takes nothing for so long, is cut off "
+          "A client whose request takes this many seconds to come, or that takes nothing for so long, is cut off "
           "(default 30)")
-      ->check(CLI::PositiveNumber & CLI::Range(1e9));  // nanoseconds of 64 bits hold nine times as much
+      ->check(above_zero() & CLI::Range(1e9));  // nanoseconds of 64 bits hold nine times as much
   command->callback([a, &code] { code = serve_command(*a); });
 }
 

@@ -19,6 +19,7 @@
 #include "tools/nlbench_job.h"
 #include "tools/nlbench_ranks.h"
 #include "tools/nlbench_report.h"
+#include "tools/outputs.h"
 
 namespace nlsplit::inline tools {
 namespace {
@@ -66,7 +67,7 @@ Status can_check(const std::string& what, const SavedSession& saved) {
 
 Result<ReadySession> ready_session(const SessionArguments& arguments) {
   RETURN_IF_ERROR(check_tolerance(arguments.tolerance));
-  RETURN_IF_ERROR(check_folders({arguments.output, arguments.json}));
+  RETURN_IF_ERROR(check_outputs({arguments.output, arguments.json}));
   ReadySession loaded;
   std::optional<TemporaryFolder> folder;  // its weights are mapped, and nobody needs it afterwards
   ASSIGN_OR_RETURN(LoadedSession read, load_session(arguments.plan, folder));

@@ -12,6 +12,7 @@
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_job.h"
 #include "tools/nlbench_ranks.h"
+#include "tools/outputs.h"
 #include "tools/terminal.h"
 
 namespace nlsplit::inline tools {
@@ -27,7 +28,7 @@ Status survey_ranks(const SurveyArguments& arguments, Transport& transport) {
   const bool first = transport.rank() == 0;
   SurveyOptions options{interrupted, arguments.gpu_backend};
   if (first) options.progress = show_progress;
-  RETURN_IF_ERROR(agree_on(transport, first ? check_folders({arguments.output}) : ok_status()));
+  RETURN_IF_ERROR(agree_on(transport, first ? check_outputs({arguments.output}) : ok_status()));
   Result<Survey> survey = run_survey(first ? &arguments.request : nullptr, transport, options);
   clear_progress();
   if (!survey) return agree_on(transport, survey.error());
@@ -74,7 +75,7 @@ void add_survey_command(CLI::App& app, int& code) {
       ->type_name("NAME,...");
   command->add_option("--cores", a->request.cores, "How many cores of each shall be used, by rank; 0: all (default)")
       ->delimiter(',')
-      ->check(CLI::NonNegativeNumber)
+      ->check(not_negative())
       ->type_name("COUNT,...");
   command->add_option("--gpu-backend", a->gpu_backend, "As of nlbench run");
   add_ranks_options(*command, a->ranks);

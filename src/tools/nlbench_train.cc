@@ -20,6 +20,7 @@
 #include "tools/nlbench_conditions.h"
 #include "tools/nlbench_ranks.h"
 #include "tools/nlbench_training_job.h"
+#include "tools/outputs.h"
 #include "train/event_file.h"
 
 namespace nlsplit::inline tools {
@@ -239,13 +240,7 @@ struct OpenTraining {
 };
 
 Result<OpenTraining> open_training(const TrainCommand& arguments) {
-  const std::string json = arguments.json == "-" ? "" : arguments.json;
-  RETURN_IF_ERROR(check_folders({json, arguments.output}));
-  for (const std::string& path : {json, arguments.output}) {  // before hours are spent
-    if (path.empty()) continue;
-    const Result<FileWriter> file = FileWriter::open(path);
-    if (!file) return file.error();
-  }
+  RETURN_IF_ERROR(check_outputs({arguments.json, arguments.output}));
   ASSIGN_OR_RETURN(TrainingJob job, read_training_job(arguments.training));
   OpenTraining opened{std::move(job), std::nullopt};
   if (!arguments.tensorboard.empty()) {

@@ -22,6 +22,7 @@
 #include "tools/nlbench_campaign.h"
 #include "tools/nlbench_commands.h"
 #include "tools/nlbench_machine.h"
+#include "tools/option_values.h"
 #include "tools/terminal.h"
 #include "validate/contest.h"
 
@@ -181,7 +182,7 @@ Status conclude(const ValidateArguments& arguments, const PlanSet& set, const Re
 }
 
 Status validate(const ValidateArguments& arguments) {
-  if (const auto duration = parse_time(arguments.duration); !duration) return duration.error();
+  if (const auto duration = time_option("--duration", arguments.duration); !duration) return duration.error();
   RETURN_IF_ERROR(check(arguments.launch));
   std::error_code failure;
   fs::create_directories(arguments.output, failure);
@@ -239,22 +240,22 @@ void add_validate_command(CLI::App& app, int& code) {
   CLI::Option* top =
       command
           ->add_option("--top", a->top,
-                       "So many of the best plans (default 10; with --confident 5), the scenario's own beside them")
+                       "How many of the best plans (default 10; with --confident 5), the scenario's own beside them")
           ->check(at_least(1));
   CLI::Option* also =
-      command->add_option("--also", a->also, "and so many drawn at random (default 10; with --confident 0)")
+      command->add_option("--also", a->also, "and how many drawn at random (default 10; with --confident 0)")
           ->check(at_least(0));
   command->add_option("--seed", a->seed, "of the drawing (default 1)");
   CLI::Option* rounds = command
                             ->add_option("--rounds", a->rounds,
-                                         "Each plan has so many turns, one a round, in another order each round "
+                                         "How many turns each plan has, one a round, in another order each round "
                                          "(default 3)")
                             ->check(at_least(1));
   CLI::Option* final_rounds =
       command
           ->add_option(
               "--final", a->final_rounds,
-              "then the best ones have so many more: the first five of the ranking, and all that were measured "
+              "then the best ones have this many more: the first five of the ranking, and all that were measured "
               "within\n10 % of the best (default 0)")
           ->check(at_least(0));
   CLI::Option* confident =
@@ -269,11 +270,11 @@ void add_validate_command(CLI::App& app, int& code) {
   command->add_option("--confidence", a->confidence, "With --confident: how sure it must be (default 0.9)")
       ->check(CLI::Range(0.5, 0.999))
       ->needs(confident);
-  command->add_option("--most-rounds", a->most_rounds, "With --confident: so many rounds at most (default 40)")
+  command->add_option("--most-rounds", a->most_rounds, "With --confident: rounds at most (default 40)")
       ->check(at_least(static_cast<int>(least_pairs)))
       ->needs(confident);
   command->add_option("--duration", a->duration, "Each turn goes on for so long (default 300ms)");
-  command->add_option("--repeats", a->repeats, "and for at least so many executions (default 1)")->check(at_least(1));
+  command->add_option("--repeats", a->repeats, "and for at least this many executions (default 1)")->check(at_least(1));
   add_launch_options(*command, a->launch);
   command->add_flag("--recalibrate", a->recalibrate,
                     "(not of generation) Learn from these runs by how much computing and messages take longer than "

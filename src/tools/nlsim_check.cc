@@ -12,6 +12,7 @@
 #include "report/ranking/check_report.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
+#include "tools/outputs.h"
 #include "tools/rank_options.h"
 #include "tools/terminal.h"
 
@@ -53,6 +54,7 @@ void report_troubles(const CheckedPlan& checked) {
 Result<bool> check(const CheckArguments& arguments) {
   if (!is_scenario(arguments.scenario))
     return invalid_input(fmt::format("{}: check needs a scenario (*.yaml)", arguments.scenario));
+  RETURN_IF_ERROR(check_outputs({arguments.json}));
   ASSIGN_OR_RETURN(const Loaded loaded, load(arguments.scenario, 1));
   ASSIGN_OR_RETURN(const std::vector<UserPlan> plans, asked_for(arguments, loaded.scenario));
   catch_interrupts();

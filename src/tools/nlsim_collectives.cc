@@ -14,6 +14,7 @@
 #include "sim/tiers/tiers.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
+#include "tools/option_values.h"
 
 namespace nlsplit::inline tools {
 namespace {
@@ -133,7 +134,7 @@ std::string collectives_json(const std::vector<TimedCollective>& rows, size_t me
 
 Status time_collectives(const CollectivesArguments& arguments) {
   ASSIGN_OR_RETURN(const Scenario scenario, read_scenario(arguments.scenario));
-  ASSIGN_OR_RETURN(const Bytes size, parse_size(arguments.size));
+  ASSIGN_OR_RETURN(const Bytes size, size_option("--size", arguments.size));
   ASSIGN_OR_RETURN(const GroupMembers members, members_of(scenario, arguments.devices));
   std::vector<CollectiveKind> kinds(all_kinds().begin(), all_kinds().end());
   if (!arguments.kind.empty()) {

@@ -12,6 +12,7 @@
 #include "ranking/session.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
+#include "tools/outputs.h"
 #include "tools/rank_options.h"
 
 namespace nlsplit::inline tools {
@@ -51,6 +52,7 @@ Result<std::vector<std::string>> hosts_of_folder(const HostfileArguments& argume
 }
 
 Status hostfile(const HostfileArguments& arguments) {
+  RETURN_IF_ERROR(check_outputs({arguments.output}));
   ASSIGN_OR_RETURN(const std::vector<std::string> hosts,
                    is_scenario(arguments.what) ? hosts_of_scenario(arguments) : hosts_of_folder(arguments));
   std::string text;

@@ -18,10 +18,12 @@
 #include "program/saved.h"
 #include "program/text.h"
 #include "program/verify.h"
+#include "ranking/evaluate.h"
 #include "report/table.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
 #include "tools/next_command.h"
+#include "tools/option_values.h"
 #include "tools/rank_options.h"
 #include "tools/terminal.h"
 
@@ -64,12 +66,7 @@ Status print_passes(Loaded& loaded, const LowerArguments& arguments) {
   const Scenario& scenario = loaded.scenario;
   ASSIGN_OR_RETURN(const PreparedModel prepared, prepare_model(scenario, loaded.model.graph, plan.micro_batches));
   const CostTable costs = cost_table(scenario, loaded.model.graph.name);
-  CompileOptions options;
-  options.all_reduce = scenario.all_reduce;
-  options.buckets = scenario.buckets;
-  options.zero = scenario.zero;
-  options.exact = scenario.exact;
-  options.native = scenario.native;
+  CompileOptions options = compile_options(scenario);
   options.after_pass = [](std::string_view pass, const std::string& text) {
     fmt::print("=== {}\n{}{}\n", pass, text, text.ends_with('\n') ? "" : "\n");
   };
@@ -317,7 +314,7 @@ Status lower_command(const LowerArguments& arguments) {
   if (!arguments.profile_set.empty()) return write_profile_set(loaded, arguments.profile_set);
   if (!arguments.network_set.empty()) {
     if (!is_scenario(arguments.what)) return invalid_input("--network-set needs a scenario: it has the hosts");
-    ASSIGN_OR_RETURN(const Bytes limit, parse_size(arguments.eager_limit));
+    ASSIGN_OR_RETURN(const Bytes limit, size_option("--eager-limit", arguments.eager_limit));
     return write_network_set(loaded, arguments.network_set, limit);
   }
   if (!arguments.validation.dir.empty()) {
@@ -341,6 +338,39 @@ Status lower_command(const LowerArguments& arguments) {
   fmt::print("saved {} for {}; run it with: {} run {} --transport threads\n", saved.program.name,
              counted(std::ssize(saved.program.devices), "device"), program_here("nlbench"), arguments.save);
   return ok_status();
+}
+
+// "--validation-set", which is answered, and what is of one only.
+CLI::Option* add_validation_set_options(CLI::App& command, ValidationSetArguments& arguments, CLI::Option* save,
+                                        CLI::Option* plan) {
+  CLI::Option* validation = command
+                                .add_option("--validation-set", arguments.dir,
+                                            "Write the best plans, the scenario's own, and random others, with what "
+                                            "is predicted of them, to DIR, for `nlbench validate`")
+                                ->type_name("DIR")
+                                ->excludes(save, plan);
+  command.add_option("--top", arguments.top, "Of a validation set: how many of the best plans (default 10)")
+      ->type_name("COUNT")
+      ->needs(validation);
+  command.add_option("--also", arguments.also, "and how many drawn at random (default 10)")
+      ->type_name("COUNT")
+      ->needs(validation);
+  command.add_option("--seed", arguments.seed, "of the drawing (default 1)")->type_name("N")->needs(validation);
+  add_confidence_option(
+      command, arguments.confidence,
+      "and first those among which the best one is with this probability, if costs have spreads (docs/confidence.md)")
+      ->needs(validation);
+  command
+      .add_option("--plans", arguments.plans,
+                  "Of a validation set: those of FILE, the plans.json of an earlier one, predicted anew")
+      ->type_name("FILE")
+      ->needs(validation);
+  command
+      .add_option("--corrections", arguments.corrections,
+                  "Of a validation set: only predict its plans again, with the costs corrected by FILE")
+      ->type_name("FILE")
+      ->needs(validation);
+  return validation;
 }
 
 }  // namespace
@@ -402,35 +432,7 @@ void add_lower_command(CLI::App& app, int& code) {
   command->add_option("--profile-set", arguments->profile_set, "Write what `nlbench profile` measures to DIR")
       ->type_name("DIR")
       ->excludes(save);
-  CLI::Option* validation = command
-                                ->add_option("--validation-set", arguments->validation.dir,
-                                             "Write the best plans, the scenario's own, and random others, with what "
-                                             "is predicted of them, to DIR, for `nlbench validate`")
-                                ->type_name("DIR")
-                                ->excludes(save, plan);
-  command->add_option("--top", arguments->validation.top, "Of a validation set: so many of the best plans (default 10)")
-      ->type_name("COUNT")
-      ->needs(validation);
-  command->add_option("--also", arguments->validation.also, "and so many drawn at random (default 10)")
-      ->type_name("COUNT")
-      ->needs(validation);
-  command->add_option("--seed", arguments->validation.seed, "of the drawing (default 1)")
-      ->type_name("N")
-      ->needs(validation);
-  add_confidence_option(
-      *command, arguments->validation.confidence,
-      "and first those among which the best one is with this probability, if costs have spreads (docs/confidence.md)")
-      ->needs(validation);
-  command
-      ->add_option("--plans", arguments->validation.plans,
-                   "Of a validation set: those of FILE, the plans.json of an earlier one, predicted anew")
-      ->type_name("FILE")
-      ->needs(validation);
-  command
-      ->add_option("--corrections", arguments->validation.corrections,
-                   "Of a validation set: only predict its plans again, with the costs corrected by FILE")
-      ->type_name("FILE")
-      ->needs(validation);
+  CLI::Option* validation = add_validation_set_options(*command, arguments->validation, save, plan);
   CLI::Option* network = command
                              ->add_option("--network-set", arguments->network_set,
                                           "Write the messages that `nlbench network` measures to DIR")

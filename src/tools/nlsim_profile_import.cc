@@ -180,7 +180,7 @@ void add_matching_options(CLI::App& command, ImportArguments& a) {
       ->check(at_least(1));
   command
       .add_option("--warm-up", a.options.match.warm_up,
-                  "Leave out so many executions at the beginning of each file (default 1)")
+                  "Leave out this many executions at the beginning of each file (default 1)")
       ->type_name("COUNT")
       ->check(at_least(0));
   command

@@ -14,6 +14,7 @@
 #include "tools/commands.h"
 #include "tools/exit.h"
 #include "tools/next_command.h"
+#include "tools/outputs.h"
 #include "tools/rank_options.h"
 #include "tools/terminal.h"
 
@@ -65,6 +66,7 @@ Status rank(const RankArguments& arguments) {
   if (arguments.json == "-" && arguments.csv == "-") {
     return invalid_input("--json - and --csv - would both go to standard output: give one of them a file");
   }
+  RETURN_IF_ERROR(check_outputs({arguments.json, arguments.csv, arguments.html}));
   ASSIGN_OR_RETURN(Loaded loaded, load(arguments.scenario, 1));
   if (arguments.top > 0) loaded.scenario.keep = arguments.top;
   if (!arguments.method.empty()) loaded.scenario.search.method = arguments.method;
@@ -113,7 +115,7 @@ void add_rank_command(CLI::App& app, int& code) {
       ->required();
   command
       ->add_option("--top", arguments->top,
-                   "Show so many plans instead of the scenario's `keep` (numbers for --plan are those without it)")
+                   "Show this many plans instead of the scenario's `keep` (numbers for --plan are those without it)")
       ->type_name("COUNT")
       ->check(at_least(1));
   command

@@ -11,6 +11,7 @@
 #include "report/table.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
+#include "tools/outputs.h"
 #include "tools/rank_options.h"
 #include "tools/serving_options.h"
 
@@ -45,15 +46,13 @@ Result<RequestTrace> trace_of(const ServeArguments& arguments, const Generation&
 }
 
 Result<SimulatedServer> simulate_server(const ServeArguments& arguments) {
+  RETURN_IF_ERROR(check_outputs({arguments.json}));
   ASSIGN_OR_RETURN(Loaded loaded, load(arguments.what, 1));
   if (!loaded.scenario.generation)
     return invalid_input(fmt::format("{}: `workload: {{mode: generation, …}}` is what a server runs", arguments.what));
   ASSIGN_OR_RETURN(const RequestTrace trace, trace_of(arguments, *loaded.scenario.generation));
   ASSIGN_OR_RETURN(const RankedPlan chosen, choose_plan_at_terminal(loaded, arguments.choice));
-  if (!chosen.plan.prefill.empty())
-    return unsupported(
-        "a plan with prefill and decode of their own is for `generate`: requests that come while others "
-        "go on need one plan");
+  if (!chosen.plan.prefill.empty()) return prefill_is_not_served();
   ASSIGN_OR_RETURN(const CompiledSession compiled, session_of(loaded.scenario, loaded.model, chosen.plan));
   const Generation& of = *loaded.scenario.generation;
   SimulatedServer server;
@@ -127,9 +126,8 @@ void add_serve_command(CLI::App& app, int& code) {
   command->add_option("--plan-file", a->choice.file, "A plan in a file of its own")->type_name("FILE")->excludes(plan);
   add_trace_options(*command, a->trace);
   command
-      ->add_option(
-          "--waiting", a->waiting,
-          "So many requests may wait for a slot; those beyond are turned away (default: as many as run at once)")
+      ->add_option("--waiting", a->waiting,
+                   "Requests that may wait for a slot; those beyond are turned away (default: as many as run at once)")
       ->check(at_least(0));
   command->add_flag("--no-prefix-reuse", a->no_reuse,
                     "Every prompt is computed whole, also where the trace says that it shares a prefix");

@@ -13,13 +13,6 @@
 namespace nlsplit::inline tools {
 namespace {
 
-// "138,357,544"
-std::string grouped(int64_t number) {
-  std::string text = fmt::format("{}", number);
-  for (size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
-  return text;
-}
-
 Flops total_work(const Graph& graph) {
   Flops total = flops(0);
   for (const Node& node : graph.nodes) total += work_of(graph, node).flops;
@@ -31,8 +24,8 @@ Status list_zoo() {
   Table table({{"network"}, {"parameters", Align::right}, {"one sample", Align::right}, {"what"}});
   for (const ZooEntry& entry : zoo()) {
     ASSIGN_OR_RETURN(const Model model, entry.build(1));
-    table.add({fmt::format("zoo:{}", entry.name), grouped(parameter_count(model)), to_string(total_work(model.graph)),
-               std::string(entry.what)});
+    table.add({fmt::format("zoo:{}", entry.name), grouped(static_cast<double>(parameter_count(model))),
+               to_string(total_work(model.graph)), std::string(entry.what)});
     std::string recipe;
     for (const ZooParameter& parameter : entry.parameters)
       recipe += fmt::format("{}{}={}", recipe.empty() ? "?" : "&", parameter.name, parameter.standard);

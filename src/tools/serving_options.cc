@@ -49,11 +49,11 @@ void add_trace_options(CLI::App& command, TraceArguments& arguments) {
           .add_option("--trace", arguments.file, "When requests arrive and how long they are: a file of --save-trace")
           ->type_name("FILE");
   CLI::Option* const rate =
-      command.add_option("--rate", arguments.rate, "Requests arrive at random, so many on average: 2/s, 30/min")
+      command.add_option("--rate", arguments.rate, "Requests arrive at random, this many on average: 2/s, 30/min")
           ->type_name("RATE")
           ->excludes(file);
   for (CLI::Option* option :
-       {command.add_option("--requests", arguments.requests, "So many")->check(at_least(1) & CLI::Range(1, 1'000'000)),
+       {command.add_option("--requests", arguments.requests, "How many")->check(at_least(1) & CLI::Range(1, 1'000'000)),
         command
             .add_option("--prompt-length", arguments.prompt,
                         "Tokens of a prompt: 64, or drawn from 32..128 (default 64)")
@@ -64,7 +64,7 @@ void add_trace_options(CLI::App& command, TraceArguments& arguments) {
             ->check(CLI::Range(int64_t{0}, longest_text)),
         command
             .add_option("--shared-texts", arguments.texts,
-                        "The shared prefix of each prompt is drawn from so many different ones (default 1)")
+                        "The shared prefix of each prompt is drawn from this many different ones (default 1)")
             ->check(CLI::Range(1, 1'000'000)),
         command.add_option("--tokens", arguments.tokens, "Tokens of an answer: 32, or drawn from 16..64 (default 32)")
             ->type_name("LENGTH"),
@@ -84,6 +84,12 @@ Result<RequestTrace> request_trace(const TraceArguments& arguments) {
   ASSIGN_OR_RETURN(RequestTrace trace, arguments.file.empty() ? made_trace(arguments) : saved_trace(arguments.file));
   RETURN_IF_ERROR(save_trace(arguments, trace));
   return trace;
+}
+
+Error prefill_is_not_served() {
+  return unsupported(
+      "a plan with prefill and decode of their own is for `generate`: requests that come while others go on need one "
+      "plan");
 }
 
 }  // namespace nlsplit::inline tools

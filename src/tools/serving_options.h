@@ -1,4 +1,5 @@
-// The trace of requests that `nlbench load` sends and `nlsim serve` simulates.
+// The trace of requests that `nlbench load` sends and `nlsim serve` simulates; what `nlbench serve` and `nlsim serve`
+// both refuse.
 #pragma once
 
 #include <string>
@@ -28,5 +29,8 @@ Status save_trace(const TraceArguments& arguments, const RequestTrace& trace);
 Result<RequestTrace> drawn_trace(const ArrivalOptions& options);
 // Read or made; kept where that was asked for. Errors: parse_trace's; options that are missing or wrong.
 Result<RequestTrace> request_trace(const TraceArguments& arguments);
+
+// Of a plan with a `prefill` of its own.
+Error prefill_is_not_served();
 
 }  // namespace nlsplit::inline tools

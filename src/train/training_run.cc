@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "exec/fill_inputs.h"
 #include "graph/differentiate/step_graph.h"
 
 namespace nlsplit::inline train {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "exec/fill_inputs.h"
 #include "exec/programs.h"
 #include "exec/run_session.h"
 #include "graph/elements.h"

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <set>
 
+#include "exec/fill_inputs.h"
 #include "exec/programs.h"
 
 namespace nlsplit {

@@ -120,7 +120,7 @@ TEST_F(Nlbench, ASessionOverMpiEqualsThreads) {
   for (const std::string& sequence : {std::string("init push*1000 read"), one_by_one + " read"}) {
     const Outcome over_mpi = nlbench_on(3, session + "\"" + sequence + "\" --json mpi.json");
     EXPECT_EQ(over_mpi.code, 0) << over_mpi.text;
-    EXPECT_THAT(over_mpi.text, HasSubstr("session counter · 1002 executions on 3 devices"));
+    EXPECT_THAT(over_mpi.text, HasSubstr("session counter · 1,002 executions on 3 devices"));
     const Outcome in_threads = nlbench(session + "\"" + sequence + "\" --transport threads --json threads.json");
     EXPECT_EQ(in_threads.code, 0) << in_threads.text;
     for (const char* file : {"/mpi.json", "/threads.json"}) {
@@ -343,7 +343,9 @@ TEST_F(Nlbench, BadInputsAreExitCodeTwo) {
       {"run saved --plan 2", "holds one plan already"},
       {"run empty", "program.nls"},
       {"run saved --output nowhere/y.npy", "there is no folder nowhere"},
-      {"run saved --duration 5", "5"},
+      {"run saved --duration 5", "--duration: '5' has no unit"},
+      {"run saved --repeats 0", "--repeats: '0' is no number > 0"},
+      {"run saved --watchdog -1", "--watchdog: '-1' is no number >= 0"},
       {"run zoo:simple_cnn --nlsim ./missing", "cannot start ./missing"},
       {"profile x.yaml -o nowhere/p.json", "there is no folder nowhere"},
       {"run", "WHAT"},

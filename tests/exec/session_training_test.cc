@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "compile/session.h"
+#include "exec/fill_inputs.h"
 #include "exec/programs.h"
 #include "exec/run_session.h"
 #include "exec/states.h"

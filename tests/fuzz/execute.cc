@@ -11,6 +11,7 @@
 #include "base/random.h"
 #include "exec/backends/instructions.h"
 #include "exec/distribute.h"
+#include "exec/fill_inputs.h"
 #include "exec/run_threads.h"
 #include "fuzz/expect.h"
 #include "graph/memory.h"

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "exec/fill_inputs.h"
 #include "exec/run_threads.h"
 #include "graph/passes/passes.h"
 #include "graph/passes/precision.h"

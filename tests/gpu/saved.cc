@@ -11,6 +11,7 @@
 #include "base/temporary_folder.h"
 #include "compile/compile.h"
 #include "exec/cuda/launches.h"
+#include "exec/fill_inputs.h"
 #include "exec/run_threads.h"
 #include "gpu/gpu_check.h"
 #include "graph/passes/passes.h"

@@ -43,7 +43,8 @@ TEST(ImportNetwork, OpenExtentsAreBoundByTheirNames) {
   const auto bound = file.import({.dims = {{"batch", 8}, {"width", 192}}});
   ASSERT_TRUE(bound.ok()) << error_of(bound);
   EXPECT_EQ(to_string(bound->graph.value(bound->graph.outputs[0]).type), "f32[8,3,192]");
-  EXPECT_THAT(error_of(file.import({.dims = {{"batch", 8}}})), HasSubstr("leaves extents open: x axis 2 (width);"));
+  EXPECT_THAT(error_of(file.import({.dims = {{"batch", 8}}})),
+              HasSubstr("leaves extents open: x axis 2 (width); a scenario's model says them by `dims: {NAME: 8}`"));
   EXPECT_THAT(error_of(file.import()), HasSubstr("x axis 0 (batch), x axis 2 (width);"));
   EXPECT_THAT(error_of(file.import({.dims = {{"batch", 8}, {"width", 1}, {"height", 2}}})),
               HasSubstr("no extent called height"));

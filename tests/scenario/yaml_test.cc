@@ -72,7 +72,9 @@ TEST(Yaml, Errors) {
   EXPECT_EQ(error_of("a: &a [*a]\n"), "y:1:8: this alias stands inside what it names\n  | a: &a [*a]");
   EXPECT_EQ(error_of("a: 1\n---\nb: 2\n"), "y:3:1: a second document ('---'); only one is read\n  | b: 2");
   EXPECT_EQ(error_of("? [a]\n: b\n"), "y:1:3: a key must be a text\n  | ? [a]");
-  EXPECT_EQ(error_of("a: {b: 1\n"), "y:2:1: this is not YAML: end of map flow not found");
+  EXPECT_EQ(error_of("a: {b: 1\n"), "y:2:1: this is not YAML: a '{' is not closed, or a ',' is missing in it");
+  EXPECT_EQ(error_of("a: 1\n\tb: 2\n"),
+            "y:2:1: this is not YAML: a line begins with a tab; YAML is indented by spaces\n  | \tb: 2");
 }
 
 TEST(Yaml, NothingIsLostBehindAControlCharacter) {  // yaml-cpp takes 4 for the end of the text

@@ -1,8 +1,10 @@
 #include "graph/onnx/import.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 #include <unordered_map>
 
@@ -90,13 +92,15 @@ class Importer {
 
   Status add_inputs() {
     std::string unbound;
-    std::set<std::string> used, used_dims;
+    std::set<std::string> used, used_dims, symbols;
     for (const OnnxInput& input : model_.inputs) {
       if (made_.contains(input.name)) continue;  // some files list values of nodes as inputs
       if (const auto known = options_.constants.find(input.name); known != options_.constants.end()) {
         RETURN_IF_ERROR(add_constant(input, known->second));
         continue;
       }
+      std::ranges::copy_if(input.symbols, std::inserter(symbols, symbols.end()),
+                           [](const std::string& symbol) { return !symbol.empty(); });
       Shape shape = input.shape;
       bool ranked = input.ranked;
       if (const auto given = options_.input_shapes.find(input.name); given != options_.input_shapes.end()) {
@@ -141,16 +145,21 @@ class Importer {
       }
       values_[input.name] = graph_.input(input.name, {input.dtype, std::move(shape)});
     }
-    if (!unbound.empty())
-      return invalid_input(
-          fmt::format("the model leaves extents open: {}; give the inputs' shapes, or bind the names", unbound));
     for (const auto& [name, extent] : options_.dims) {
-      if (!used_dims.contains(name)) return invalid_input(fmt::format("the model has no extent called {}", name));
+      if (!used_dims.contains(name))
+        return invalid_input(fmt::format(
+            "the model has no extent called {}; {}", name,
+            symbols.empty() ? "its extents have no names" : fmt::format("it has {}", fmt::join(symbols, ", "))));
       if (extent < 1) return invalid_input(fmt::format("an extent {} of {}", extent, name));
     }
     for (const auto& [name, shape] : options_.input_shapes) {
       if (!used.contains(name)) return invalid_input(fmt::format("the model has no input called {}", name));
     }
+    if (!unbound.empty())
+      return invalid_input(
+          fmt::format("the model leaves extents open: {}; a scenario's model says them by `dims: {{NAME: 8}}` or "
+                      "`inputs: {{INPUT: [8, 3]}}`, a command by --dim NAME=8 or --input-shape INPUT=8,3",
+                      unbound));
     if (graph_.graph().inputs.empty() && options_.constants.empty()) return invalid_input("the model has no inputs");
     return ok_status();
   }
