@@ -192,8 +192,9 @@ struct Candidate {
 
 // last: of each bucket the number of its last gradient.
 Result<Candidate> candidate(const Lowering& lowering, std::span<const Completed> completed,
-                            std::span<const BackwardTime> backward, const CollectiveCosts& costs,
-                            const Reduction& reduction, std::span<const size_t> last) {
+                            std::span<const BackwardTime> backward, RoundTimes& times, const Reduction& reduction,
+                            std::span<const size_t> last) {
+  const CollectiveCosts& costs = times.costs();
   const int64_t size = std::max<int64_t>(reduction.elements / static_cast<int64_t>(last.size()), 1);
   const auto members = static_cast<int64_t>(reduction.group.size());
   const auto algorithm = [&](CollectiveKind kind) -> Result<CollectiveAlgorithm> {
@@ -205,7 +206,7 @@ Result<Candidate> candidate(const Lowering& lowering, std::span<const Completed>
     }
     Collective collective{kind, CollectiveAlgorithm::ring, reduction.group, {size}};
     if (!is_whole(kind)) collective.elements.assign(reduction.group.size(), (size + members - 1) / members);
-    return choose_algorithm(collective, costs, lowering.exact && adds_up(kind));
+    return choose_algorithm(collective, times, lowering.exact && adds_up(kind));
   };
   Algorithms algorithms{};
   ASSIGN_OR_RETURN(algorithms.reduce,
@@ -219,7 +220,9 @@ Result<Candidate> candidate(const Lowering& lowering, std::span<const Completed>
   for (const Bucket& bucket : made.buckets) {
     rounds.emplace_back(bucket.reduce.rounds.size(), RoundSeconds{1});  // without costs, as each node
     if (lowering.costs == nullptr) continue;
-    ASSIGN_OR_RETURN(rounds.back(), seconds_of_rounds(bucket.reduce.rounds, costs));
+    for (size_t r = 0; r < bucket.reduce.rounds.size(); ++r) {
+      ASSIGN_OR_RETURN(rounds.back()[r], times.of(bucket.reduce.rounds[r]));
+    }
   }
   made.timeline = Times(std::move(rounds)).run(backward, made.buckets);
   return made;
@@ -231,8 +234,9 @@ Status choose_buckets(const Lowering& lowering, std::span<const Completed> compl
                       std::span<const BackwardTime> backward, const CollectiveCosts& costs, Reduction& reduction) {
   constexpr int64_t most_buckets = 32;
   constexpr size_t most_pieces = 100'000;  // so that a Program of hundreds of replicas stays small
+  RoundTimes times(costs);
   const auto made = [&](std::span<const size_t> last) {
-    return candidate(lowering, completed, backward, costs, reduction, last);
+    return candidate(lowering, completed, backward, times, reduction, last);
   };
   const bool for_memory = reduction.keeps_share && !lowering.buckets;
   ASSIGN_OR_RETURN(Candidate chosen, made(for_memory ? least_buckets(completed)

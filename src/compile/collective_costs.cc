@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -15,67 +16,73 @@ namespace {
 
 // Of the busiest member: by the ranges that others add to.
 double sum_seconds(const std::vector<Piece>& round, const CollectiveCosts& costs) {
-  std::map<int, std::map<std::pair<int64_t, int64_t>, size_t>> operands;  // by member and range, without the own one
+  std::vector<std::tuple<int, int64_t, int64_t>> added;  // member, range
   for (const Piece& piece : round) {
-    if (piece.adds) ++operands[piece.to][{piece.begin, piece.end}];
+    if (piece.adds) added.emplace_back(piece.to, piece.begin, piece.end);
   }
-  double slowest = 0;
-  for (const auto& [member, ranges] : operands) {
-    double seconds = 0;
-    for (const auto& [range, count] : ranges) seconds += costs.sum(member, count + 1, range.second - range.first);
+  std::ranges::sort(added);
+  double slowest = 0, seconds = 0;
+  int of = -1;  // member
+  for (auto begin = added.begin(); begin != added.end();) {
+    const auto [member, first, last] = *begin;
+    const auto end = std::find_if(begin, added.end(), [&](const auto& other) { return other != *begin; });
+    if (std::exchange(of, member) != member) seconds = 0;
+    seconds += costs.sum(member, static_cast<size_t>(end - begin) + 1, last - first);  // and the own operand
     slowest = std::max(slowest, seconds);
+    begin = end;
   }
   return slowest;
 }
 
-// Looked up once each.
-class Routes {
- public:
-  explicit Routes(const Cluster& cluster) : cluster_(cluster) {}
-  Result<const Route*> between(HostId from, HostId to) {
-    const auto [known, is_new] = routes_.try_emplace({from, to});
-    if (is_new) {
-      ASSIGN_OR_RETURN(known->second, find_route(cluster_, from, to));
-    }
-    return &known->second;
+}  // namespace
+
+RoundTimes::RoundTimes(const CollectiveCosts& costs)
+    : costs_(costs), ways_(costs.hosts.size() * costs.hosts.size()), busy_(2 * costs.cluster.links.size(), 0) {}
+
+Result<const RoundTimes::Way*> RoundTimes::between(int from, int to) {
+  std::optional<Way>& way = ways_[at(from) * costs_.hosts.size() + at(to)];
+  if (way) return &*way;
+  const Cluster& cluster = costs_.cluster;
+  ASSIGN_OR_RETURN(const Route route, find_route(cluster, costs_.hosts[at(from)], costs_.hosts[at(to)]));
+  way.emplace();
+  way->eager = route.eager;
+  way->rendezvous = route.rendezvous;
+  for (const Hop& hop : route.hops) {
+    const Link& link = cluster.links[hop.link.index()];
+    if (link.shared) way->lanes.emplace_back(lane_of(cluster, hop), link.bandwidth);
   }
+  return &*way;
+}
 
- private:
-  const Cluster& cluster_;
-  std::map<std::pair<HostId, HostId>, Route> routes_;
-};
-
-Result<RoundSeconds> timed(const std::vector<Piece>& round, const CollectiveCosts& costs, Routes& routes) {
-  const Cluster& cluster = costs.cluster;
+Result<RoundSeconds> RoundTimes::of(const std::vector<Piece>& round) {
   RoundSeconds seconds;
-  std::map<size_t, double> busy;  // lane: seconds
   for (const Piece& piece : round) {
     if (piece.from == piece.to) continue;
-    ASSIGN_OR_RETURN(const Route* route, routes.between(costs.hosts[at(piece.from)], costs.hosts[at(piece.to)]));
-    const Bytes size = bytes(piece.count() * costs.element_bytes);
-    const MessageCost& cost = size <= cluster.eager_limit ? route->eager : route->rendezvous;
+    ASSIGN_OR_RETURN(const Way* way, between(piece.from, piece.to));
+    const Bytes size = bytes(piece.count() * costs_.element_bytes);
+    const MessageCost& cost = size <= costs_.cluster.eager_limit ? way->eager : way->rendezvous;
     seconds.messages = std::max(seconds.messages, (cost.latency + size / cost.bandwidth).value());
     seconds.latency = std::max(seconds.latency, cost.latency.value());
-    for (const Hop& hop : route->hops) {
-      const Link& link = cluster.links[hop.link.index()];
-      if (link.shared) busy[lane_of(cluster, hop)] += (size / link.bandwidth).value();
+    for (const auto& [lane, bandwidth] : way->lanes) {
+      if (busy_[lane] == 0) used_.push_back(lane);
+      busy_[lane] += (size / bandwidth).value();
     }
   }
-  for (const auto& [lane, time] : busy) seconds.messages = std::max(seconds.messages, seconds.latency + time);
-  if (costs.sum) seconds.sums = sum_seconds(round, costs);
+  for (const size_t lane : used_)
+    seconds.messages = std::max(seconds.messages, seconds.latency + std::exchange(busy_[lane], 0));
+  used_.clear();
+  if (costs_.sum) seconds.sums = sum_seconds(round, costs_);
   return seconds;
 }
 
-Result<double> timed(const Rounds& rounds, const CollectiveCosts& costs, Routes& routes) {
+Result<double> RoundTimes::of_all(const Rounds& rounds) {
   double seconds = 0;
   for (const std::vector<Piece>& round : rounds) {
-    ASSIGN_OR_RETURN(const RoundSeconds of, timed(round, costs, routes));
-    seconds += of.messages + of.sums;
+    ASSIGN_OR_RETURN(const RoundSeconds one, of(round));
+    seconds += one.messages + one.sums;
   }
   return seconds;
 }
-
-}  // namespace
 
 std::function<double(int, size_t, int64_t)> sums_by(const CostTable* costs, std::span<const DeviceId> devices) {
   // A sum without a cost is not chosen: nothing could predict the plan.
@@ -110,39 +117,31 @@ CollectiveAlgorithm native_algorithm(CollectiveKind kind, size_t members, Bytes 
 }
 
 Result<double> seconds_of(const Rounds& rounds, const CollectiveCosts& costs) {
-  Routes routes(costs.cluster);
-  return timed(rounds, costs, routes);
-}
-
-Result<std::vector<RoundSeconds>> seconds_of_rounds(const Rounds& rounds, const CollectiveCosts& costs) {
-  Routes routes(costs.cluster);
-  std::vector<RoundSeconds> seconds;
-  for (const std::vector<Piece>& round : rounds) {
-    ASSIGN_OR_RETURN(seconds.emplace_back(), timed(round, costs, routes));
-  }
-  return seconds;
+  return RoundTimes(costs).of_all(rounds);
 }
 
 Result<CollectiveAlgorithm> choose_algorithm(const Collective& collective, const CollectiveCosts& costs,
                                              bool in_order) {
+  RoundTimes times(costs);
+  return choose_algorithm(collective, times, in_order);
+}
+
+Result<CollectiveAlgorithm> choose_algorithm(const Collective& collective, RoundTimes& times, bool in_order) {
   struct Candidate {
     CollectiveAlgorithm algorithm;
     double seconds;
     int64_t memory;
   };
   std::vector<Candidate> candidates;
-  Routes routes(costs.cluster);
+  const std::span<const HostId> hosts = times.costs().hosts;
   double fastest = 0;
   for (const CollectiveAlgorithm algorithm : algorithms_of(collective.kind)) {
     if (in_order && !adds_in_order(algorithm)) continue;
     Collective done = collective;
     done.algorithm = algorithm;
-    const Rounds rounds = rounds_of(done, costs.hosts);
-    ASSIGN_OR_RETURN(const double seconds, timed(rounds, costs, routes));
-    const std::vector<Rounds> of_members = rounds_of_members(rounds, costs.hosts.size());
-    int64_t memory = 0;
-    for (size_t m = 0; m < of_members.size(); ++m)
-      memory = std::max(memory, received_elements(of_members[m], static_cast<int>(m)));
+    const Rounds rounds = rounds_of(done, hosts);
+    ASSIGN_OR_RETURN(const double seconds, times.of_all(rounds));
+    const int64_t memory = std::ranges::max(received_by_members(rounds, hosts.size()));
     fastest = candidates.empty() ? seconds : std::min(fastest, seconds);
     candidates.push_back({algorithm, seconds, memory});
   }

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "compile/collective_rounds.h"
@@ -35,13 +37,34 @@ struct RoundSeconds {
   double messages = 0, latency = 0;  // until the last message is there; of it what takes no bandwidth
   double sums = 0;
 };
-Result<std::vector<RoundSeconds>> seconds_of_rounds(const Rounds& rounds, const CollectiveCosts& costs);
+
+// Of several rounds among the same members, whose routes are looked up once.
+class RoundTimes {
+ public:
+  explicit RoundTimes(const CollectiveCosts& costs);  // which it borrows
+  Result<RoundSeconds> of(const std::vector<Piece>& round);
+  Result<double> of_all(const Rounds& rounds);  // one after the other
+  const CollectiveCosts& costs() const { return costs_; }
+
+ private:
+  struct Way {
+    MessageCost eager, rendezvous;
+    std::vector<std::pair<size_t, BytesPerSecond>> lanes;  // that messages share
+  };
+  Result<const Way*> between(int from, int to);
+
+  const CollectiveCosts& costs_;
+  std::vector<std::optional<Way>> ways_;  // [from * members + to]
+  std::vector<double> busy_;              // [lane]: seconds, of the round at hand
+  std::vector<size_t> used_;              // lanes
+};
 
 // The fastest of those whose sums are known; of those that no prediction could tell apart, the one whose members need
 // the least memory. in_order: only of those whose sums are (adds_in_order).
 // Error: members that cannot reach each other.
 Result<CollectiveAlgorithm> choose_algorithm(const Collective& collective, const CollectiveCosts& costs,
                                              bool in_order = false);
+Result<CollectiveAlgorithm> choose_algorithm(const Collective& collective, RoundTimes& times, bool in_order = false);
 
 // What a transport's own collective of a value of `bytes` is written out as: what Open MPI 4.1's nonblocking one does
 // by default (component coll/libnbc, nbc_i….c). Other libraries may do something else.

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "base/index.h"
 
@@ -411,6 +412,15 @@ std::vector<Rounds> rounds_of_members(const Rounds& rounds, size_t members) {
     }
   }
   return all;
+}
+
+std::vector<int64_t> received_by_members(const Rounds& rounds, size_t members) {
+  std::vector<int64_t> most(members, 0), here(members, 0);
+  for (const Round& round : rounds) {
+    for (const Piece& piece : round) here[at(piece.to)] += piece.adds ? piece.count() : 0;
+    for (size_t m = 0; m < members; ++m) most[m] = std::max(most[m], std::exchange(here[m], 0));
+  }
+  return most;
 }
 
 int64_t received_elements(const Rounds& rounds, int member) {

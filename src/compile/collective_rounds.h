@@ -38,5 +38,6 @@ std::vector<Rounds> rounds_of_members(const Rounds& rounds, size_t members);
 
 // Elements a member needs beside its own: of what arrives in one round to be added.
 int64_t received_elements(const Rounds& rounds, int member);
+std::vector<int64_t> received_by_members(const Rounds& rounds, size_t members);  // of each
 
 }  // namespace nlsplit::inline compiler

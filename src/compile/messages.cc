@@ -352,10 +352,11 @@ class Messages {
   template <class Needed>
   void messages_of(int d, const OrderedSlot& slot, const ExpandedCollective& of, Needed needed) {
     const std::vector<int>& group = of.collective.group;
-    for (const std::vector<Piece>& round : of.rounds) {
+    const auto member = static_cast<size_t>(std::ranges::find(group, d) - group.begin());
+    for (const std::vector<Piece>& round : of.of_members[member]) {
       for (const Piece& piece : round) {
         const int to = group[at(piece.to)];
-        if (to == d || group[at(piece.from)] != d || std::ranges::find(sent_, to) != sent_.end()) continue;
+        if (to == d || std::ranges::find(sent_, to) != sent_.end()) continue;
         sent_.push_back(to);
         fifo(d, to).push_back({reduction, -1, slot.time, needed(to), 0});
       }

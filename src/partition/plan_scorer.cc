@@ -75,7 +75,7 @@ ScoredPlan PlanScorer::score(std::vector<Stage> stages) {
   scored.bound_seconds = score.bound;
   scored.latency_seconds = score.latency;
   scored.busiest_seconds = score.busiest;
-  for (size_t s = 0; score.bound < never && s < stages.size(); ++s) add_stage(stages[s], (*loads)[s], scored);
+  for (size_t s = 0; score.bound < never && s < stages.size(); ++s) add_stage(stages, s, (*loads)[s], scored);
   scored.plan.stages = std::move(stages);
   scored.plan.micro_batches = costs_.micro_batches;
   return scored;
@@ -86,7 +86,9 @@ double PlanScorer::largest_layer_bytes(const Stage& stage) const {
                            bytes_around_.begin() + static_cast<std::ptrdiff_t>(stage.end));
 }
 
-void PlanScorer::add_stage(const Stage& stage, const std::vector<SplitLoad>& groups, ScoredPlan& scored) const {
+void PlanScorer::add_stage(const std::vector<Stage>& stages, size_t s, const std::vector<SplitLoad>& groups,
+                           ScoredPlan& scored) const {
+  const Stage& stage = stages[s];
   double weights = weight_bytes_of(stage), around = largest_layer_bytes(stage);
   double kept = kept_bytes_[stage.end] - kept_bytes_[stage.begin];
   if (!groups.empty()) {
@@ -100,6 +102,12 @@ void PlanScorer::add_stage(const Stage& stage, const std::vector<SplitLoad>& gro
   }
   if (costs_.step) weights *= costs_.step->held_bytes;
   scored.memory_bytes = std::max(scored.memory_bytes, weights + around + kept);
+  if (!costs_.step) return;
+  const size_t replicas = stage.devices.size() / (stage.split ? stage.split->shares.size() : 1);
+  const size_t all = (static_cast<size_t>(costs_.micro_batches) + replicas - 1) / replicas;
+  const auto with = [&](size_t under_way) { return weights + around + kept * static_cast<double>(under_way); };
+  scored.memory_bytes_of_all = std::max(scored.memory_bytes_of_all, with(all));
+  scored.memory_bytes_of_chain = std::max(scored.memory_bytes_of_chain, with(std::min(all, stages.size() - s)));
 }
 
 }  // namespace nlsplit::inline partition

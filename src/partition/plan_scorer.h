@@ -34,7 +34,8 @@ class PlanScorer {
   double largest_layer_bytes(const Stage& stage) const;
 
  private:
-  void add_stage(const Stage& stage, const std::vector<SplitLoad>& groups, ScoredPlan& scored) const;
+  void add_stage(const std::vector<Stage>& stages, size_t s, const std::vector<SplitLoad>& groups,
+                 ScoredPlan& scored) const;
 
   const SearchCosts costs_;
   const Network& network_;

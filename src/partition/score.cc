@@ -21,6 +21,12 @@ std::vector<size_t> roots_of(const Graph& graph) {
   return root;
 }
 
+std::vector<double> sums_before(const std::vector<double>& values) {
+  std::vector<double> sums(1, 0.0);
+  for (const double value : values) sums.push_back(sums.back() + value);
+  return sums;
+}
+
 }  // namespace
 
 std::vector<Crossing> find_crossings(const Graph& graph, DType messages) {
@@ -132,15 +138,15 @@ Scorer::Scorer(const Cluster& cluster, const Network& network, HostId source, Ho
       sink_(sink),
       costs_(costs),
       crossings_(std::move(crossings)) {
-  for (const std::vector<double>& seconds : costs.node_seconds) {
-    std::vector<double>& prefix = prefix_.emplace_back(1, 0.0);
-    for (const double s : seconds) prefix.push_back(prefix.back() + s);
-  }
+  for (const std::vector<double>& seconds : costs.node_seconds) prefix_.push_back(sums_before(seconds));
   if (costs.step == nullptr) return;
-  for (const std::vector<double>& seconds : costs.step->updates) {
-    std::vector<double>& before = updates_before_.emplace_back(1, 0.0);
-    for (const double s : seconds) before.push_back(before.back() + s);
+  for (const std::vector<double>& seconds : costs.step->updates) updates_before_.push_back(sums_before(seconds));
+  for (size_t d = 0; d < costs.step->inputs.size(); ++d) {
+    std::vector<double> backward = costs.step->inputs[d];
+    for (size_t n = 0; n < backward.size(); ++n) backward[n] += costs.step->weights[d][n];
+    backward_before_.push_back(sums_before(backward));
   }
+  gradient_bytes_before_ = sums_before(costs.step->gradient_bytes);
 }
 
 // In training: of a step, on a device of the stage; shard: within its group, load: of that group, if it is split.
@@ -149,6 +155,58 @@ double Scorer::update_seconds(const Stage& stage, DeviceId device, const SplitLo
   if (load != nullptr) return load->update_seconds[shard];
   const std::vector<double>& before = updates_before_[device.index()];
   return before[stage.end] - before[stage.begin];
+}
+
+// What the replicas of a stage take to reduce their gradients: at least as long as in a ring.
+double Scorer::reduce_seconds(const Stage& stage, std::vector<StagePlace> members, Lanes& lanes) const {
+  const double all = gradient_bytes_before_[stage.end] - gradient_bytes_before_[stage.begin];
+  if (members.size() < 2 || all == 0) return 0;
+  std::ranges::sort(members, {}, &StagePlace::device);
+  const auto count = static_cast<double>(members.size());
+  LaneSeconds busy;
+  for (size_t m = 0; m < members.size(); ++m) {
+    const Path& path = network_.path(members[m].host, members[(m + 1) % members.size()].host);
+    lanes.connected = lanes.connected && path.exists;
+    const double bytes = 2 * all * (count - 1) / count;
+    for (const uint32_t lane : path.lanes) {
+      lanes.bytes[lane] += bytes;
+      lanes.reduces[lane] = true;
+      add_lane(busy, lane, bytes * network_.lane_seconds_per_byte[lane]);
+    }
+  }
+  double seconds = 0;
+  for (const auto& [lane, of] : busy) seconds = std::max(seconds, of);
+  return seconds;
+}
+
+// Until the last device has done its part of a step. It begins when the first micro-batch has passed the stages before,
+// and behind its last gradient are these stages' backward passes, and its updates. The reduction begins beside its last
+// backward pass. messages: [p]: from place p to p + 1, and back.
+double Scorer::step_seconds(const std::vector<Stage>& stages, const std::vector<std::vector<StagePlace>>& places,
+                            const std::vector<double>& messages, Lanes& lanes) const {
+  double longest = 0, before = messages[0], behind = 0;
+  for (size_t s = 0; s < stages.size(); ++s) {
+    const Stage& stage = stages[s];
+    const auto backward = [&](DeviceId device) {
+      const std::vector<double>& of = backward_before_[device.index()];
+      return of[stage.end] - of[stage.begin];
+    };
+    std::vector<StagePlace> members = places[s + 1];
+    std::erase_if(members, [](const StagePlace& place) { return place.share == 0; });
+    const double reduce = reduce_seconds(stage, members, lanes);
+    double forward = never, back = never;  // of the fastest
+    for (const StagePlace& member : members) {
+      const double one = seconds(member.device, stage.begin, stage.end), of = backward(member.device);
+      const double update = update_seconds(stage, member.device, nullptr, 0);
+      const double rest = std::max(behind, std::max(0.0, reduce - of) + update);
+      longest = std::max(longest, before + member.share * costs_.micro_batches * one + rest);
+      forward = std::min(forward, one - of);
+      back = std::min(back, of);
+    }
+    before += forward + messages[s + 1];
+    behind += back + messages[s + 1];
+  }
+  return longest;
 }
 
 // [p]: bytes of one micro-batch from place p to p + 1: 0 is the source, then come the stages, the last is the sink.
@@ -201,7 +259,10 @@ Score Scorer::score(const std::vector<Stage>& stages, const PlanLoads* loads) co
   places.front() = {endpoint(source_)};
   places.back() = {endpoint(sink_)};
   std::vector<double> device_seconds(cluster_.devices.size(), 0), device_first(cluster_.devices.size(), 0);
-  std::vector<double> lane_bytes(network_.lane_seconds_per_byte.size(), 0), lane_first(lane_bytes.size(), 0);
+  Lanes lanes;
+  lanes.bytes.assign(network_.lane_seconds_per_byte.size(), 0);
+  lanes.first = lanes.bytes;
+  lanes.reduces.assign(lanes.bytes.size(), false);
   const std::vector<Needed> needed = needed_at(stages);
   const std::vector<double> step_bytes = this->step_bytes(stages, needed);
   std::vector<double> alone, groups;  // seconds of one micro-batch: of a group's devices, all of it each; of the groups
@@ -253,8 +314,8 @@ Score Scorer::score(const std::vector<Stage>& stages, const PlanLoads* loads) co
           const double once = load->sum_bytes.empty() ? 0 : load->sum_bytes[k * shards + to];
           if (bytes + once == 0) continue;
           for (const uint32_t lane : network_.path(host, cluster_.device(stage.devices[g * shards + to]).host).lanes) {
-            lane_bytes[lane] += jobs[g] * bytes + once;
-            lane_first[lane] += bytes * network_.lane_seconds_per_byte[lane];
+            lanes.bytes[lane] += jobs[g] * bytes + once;
+            lanes.first[lane] += bytes * network_.lane_seconds_per_byte[lane];
           }
         }
       }
@@ -270,12 +331,13 @@ Score Scorer::score(const std::vector<Stage>& stages, const PlanLoads* loads) co
         const Path& path = network_.path(x.host, y.host);
         if (!path.exists) return {never, never, 0};
         const double bytes = need.bytes * x.share * x.part * y.share * y.part * micro_batches;
-        for (const uint32_t lane : path.lanes) lane_bytes[lane] += bytes;
+        for (const uint32_t lane : path.lanes) lanes.bytes[lane] += bytes;
         if (costs_.step == nullptr || need.from == 0) continue;
-        for (const uint32_t lane : network_.path(y.host, x.host).lanes) lane_bytes[lane] += bytes;  // its gradient
+        for (const uint32_t lane : network_.path(y.host, x.host).lanes) lanes.bytes[lane] += bytes;  // its gradient
       }
     }
   }
+  std::vector<double> messages(places.size(), 0);  // of a micro-batch, from place to place
   for (size_t p = 0; p + 1 < places.size(); ++p) {
     if (step_bytes[p] == 0 || places[p].empty() || places[p + 1].empty()) continue;
     double fastest = never;
@@ -297,16 +359,24 @@ Score Scorer::score(const std::vector<Stage>& stages, const PlanLoads* loads) co
     }
     if (fastest == never) return {never, never, 0};
     fill += fastest;
+    messages[p] = fastest;
     if (taken == nullptr) continue;
-    for (const uint32_t lane : taken->lanes) lane_first[lane] += fastest;
+    for (const uint32_t lane : taken->lanes) lanes.first[lane] += fastest;
     if (back == nullptr || !back->exists) continue;
     fill += fastest;
-    for (const uint32_t lane : back->lanes) lane_first[lane] += fastest;
+    for (const uint32_t lane : back->lanes) lanes.first[lane] += fastest;
   }
-  for (size_t lane = 0; lane < lane_bytes.size(); ++lane) {
-    busiest = std::max(busiest, lane_bytes[lane] * network_.lane_seconds_per_byte[lane] - lane_first[lane]);
+  // In training devices have other work while they wait for the stages behind theirs, and messages that reduce
+  // gradients have other ones before and behind them than those of micro-batches.
+  const bool is_step = costs_.step != nullptr &&
+                       std::ranges::none_of(stages, [](const Stage& stage) { return stage.split.has_value(); });
+  double longest = is_step ? step_seconds(stages, places, messages, lanes) : fill + busiest;
+  if (!lanes.connected) return {never, never, 0};
+  for (size_t lane = 0; lane < lanes.bytes.size(); ++lane) {
+    const double busy = lanes.bytes[lane] * network_.lane_seconds_per_byte[lane];
+    longest = std::max(longest, lanes.reduces[lane] ? busy : fill + std::max(0.0, busy - lanes.first[lane]));
   }
-  return {fill + busiest, fill, *std::max_element(device_seconds.begin(), device_seconds.end())};
+  return {longest, fill, *std::max_element(device_seconds.begin(), device_seconds.end())};
 }
 
 }  // namespace nlsplit::inline partition

@@ -28,6 +28,14 @@ struct Score {
   double busiest = 0;  // seconds of a batch in which the busiest device computes
 };
 
+// Who works for a stage, or the source, or the sink.
+struct StagePlace {
+  DeviceId device;  // none: an endpoint without a device
+  HostId host;
+  double share = 1;  // of the micro-batches
+  double part = 1;   // of each of them
+};
+
 struct SplitLoad;
 using PlanLoads = std::vector<std::vector<SplitLoad>>;  // partition/split_load.h
 
@@ -40,7 +48,7 @@ class Scorer {
   // them. A stage that is split inside its layers takes no less than its work shared among its devices as their speeds
   // are; its messages, within and to other stages, are left out. With `loads` (of these stages) they are counted, and
   // each of its devices has its own part of the work. With StepCosts: of a step, with the gradients that stages send
-  // back, the updates, and the sums of what several shards train.
+  // back, the updates, the sums of what several shards train, and what replicas send each other to reduce gradients.
   Score score(const std::vector<Stage>& stages, const PlanLoads* loads = nullptr) const;
   double bound(const std::vector<Stage>& stages) const { return score(stages).bound; }
 
@@ -55,7 +63,16 @@ class Scorer {
     double bytes = 0;  // of a micro-batch
     size_t from = 0, to = 0;
   };
+  // How long links are busy: by lane, in all and as part of the fill.
+  struct Lanes {
+    std::vector<double> bytes, first;  // first: seconds
+    std::vector<bool> reduces;         // replicas reduce gradients over it
+    bool connected = true;             // who has to exchange data
+  };
   double update_seconds(const Stage& stage, DeviceId device, const SplitLoad* load, size_t shard) const;
+  double reduce_seconds(const Stage& stage, std::vector<StagePlace> members, Lanes& lanes) const;
+  double step_seconds(const std::vector<Stage>& stages, const std::vector<std::vector<StagePlace>>& places,
+                      const std::vector<double>& messages, Lanes& lanes) const;
   std::vector<Needed> needed_at(const std::vector<Stage>& stages) const;
   std::vector<double> step_bytes(const std::vector<Stage>& stages, const std::vector<Needed>& needed) const;
 
@@ -64,8 +81,10 @@ class Scorer {
   HostId source_, sink_;
   const SearchCosts& costs_;
   std::vector<Crossing> crossings_;
-  std::vector<std::vector<double>> prefix_;          // [device][node]: of all nodes before
-  std::vector<std::vector<double>> updates_before_;  // the same of StepCosts::updates; none: inference
+  std::vector<std::vector<double>> prefix_;  // [device][node]: of all nodes before
+  // The same of StepCosts::updates, and of gradients by inputs and weights; none: inference.
+  std::vector<std::vector<double>> updates_before_, backward_before_;
+  std::vector<double> gradient_bytes_before_;  // [node]
 };
 
 // What work takes if machines that take so long for all of it share it fairly: 1 / sum(1 / seconds).
@@ -81,14 +100,6 @@ bool alike_ways(const std::vector<LaneSeconds>& ways);
 // How many of `jobs` equal jobs each of these machines gets if each goes to where the machine, and the busiest lane on
 // the job's way, would be done first. ways: of each machine; none: jobs have no way.
 std::vector<int> share_jobs(int jobs, const std::vector<double>& seconds, const std::vector<LaneSeconds>& ways = {});
-
-// Who works for a stage, or the source, or the sink.
-struct StagePlace {
-  DeviceId device;  // none: an endpoint without a device
-  HostId host;
-  double share = 1;  // of the micro-batches
-  double part = 1;   // of each of them
-};
 
 // Whether what one has the other has, without a message.
 bool same_place(const StagePlace& x, const StagePlace& y);

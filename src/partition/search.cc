@@ -182,7 +182,9 @@ Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, c
                           &scorer.scorer(), &groups,      by_speed, most_replicas, cuts,         scorer.weight_bytes(),
                           max_stages,       most_devices, wanted,   result.space,  options.seed, &options.interrupted};
   ASSIGN_OR_RETURN(FoundPlans candidates, method->find(space));
-  result.proved = candidates.proved && !space.interrupted();
+  // dp adds up what a batch takes, not a step.
+  const bool proves = costs.step == nullptr || method->name != std::string_view("dp");
+  result.proved = candidates.proved && proves && !space.interrupted();
   for (std::vector<Stage>& stages : candidates.plans) {
     if (space.interrupted() && found.size() >= most_after_interrupt) break;
     if (stages.size() == 1 && !whole.insert(stages[0].devices).second) continue;

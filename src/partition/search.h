@@ -27,11 +27,12 @@ struct SearchOptions {
   std::function<bool()> interrupted = {};
 };
 
-// Of a training step, where stages may be split inside their layers: node_seconds by its parts, and what is done once.
+// Of a training step: node_seconds by its parts, and what is done once.
 struct StepCosts {
   // [device][node], of one micro-batch: forward (twice with recomputation), gradients by inputs, and by weights.
   std::vector<std::vector<double>> forward, inputs, weights;
   std::vector<std::vector<double>> updates;  // [device][node]: of the weights that the node is the first to read
+  std::vector<double> gradient_bytes;        // [node]: of the sums of gradients by the same weights
   std::vector<bool> trained;                 // [value]
   double held_bytes = 0;           // for a byte of a trained weight: itself, its gradient, what the optimizer keeps
   std::vector<double> kept_bytes;  // [node]: of its results, from the forward pass until gradients have read them
@@ -60,6 +61,8 @@ struct ScoredPlan {
   // Of the stage that needs the most: its weights, and what its largest layer reads and writes; with StepCosts also
   // gradients, what the optimizer keeps, and what one micro-batch keeps for its gradients.
   double memory_bytes = 0;
+  // Of a step: the same with all its micro-batches under way, and with one for each stage from there to the last.
+  double memory_bytes_of_all = 0, memory_bytes_of_chain = 0;
   // Of stages split inside their layers, messages counted: nodes of the expanded graph, instructions of a whole batch.
   double inner_nodes = 0, inner_instructions = 0;
 };

@@ -6,6 +6,30 @@
 
 namespace nlsplit::inline program {
 
+void AccessList::forget_gone() {
+  std::vector<Range> ranges;
+  std::vector<Access> accesses;
+  std::swap(ranges, ranges_);
+  std::swap(accesses, accesses_);
+  groups_.clear();
+  gone_ = 0;
+  for (size_t i = 0; i < ranges.size(); ++i) {
+    if (ranges[i].begin == gone.begin) continue;
+    ranges_.push_back(ranges[i]);
+    accesses_.push_back(accesses[i]);
+    if (ranges_.size() % group_size == 0) note_group();
+  }
+}
+
+void AccessList::note_group() {
+  Range all = gone;
+  for (size_t i = ranges_.size() - group_size; i < ranges_.size(); ++i) {
+    all.begin = std::min(all.begin, ranges_[i].begin);
+    all.end = std::max(all.end, ranges_[i].end);
+  }
+  groups_.push_back(all);
+}
+
 void AccessList::find(const Access& now) {
   found_.clear();
   for (auto& [n, length] : lengths_) {

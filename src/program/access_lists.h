@@ -1,8 +1,11 @@
 // Earlier accesses to a device's bytes that a later one may have to wait for, found by the bytes they take.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "program/dependencies.h"
@@ -32,11 +35,7 @@ class AccessList {
   // longer. Then `now` is there too.
   template <class Take>
   void add(const Access& now, const Take& take) {
-    if (!many_) {
-      std::erase_if(accesses_, take);
-      accesses_.push_back(now);
-      return;
-    }
+    if (!many_) return add_to_one(now, take);
     find(now);
     for (Found& found : found_) {
       if (take(static_cast<const Access&>(found.entry->access))) found.entry->access.instance = no_instance;
@@ -58,12 +57,44 @@ class AccessList {
     OfLength::iterator at;
   };
 
+  struct Range {
+    int64_t begin, end;
+  };
+  static constexpr Range gone{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
+
+  // A buffer of all gradients has hundreds of accesses. Those that follow each other are mostly to bytes beside each
+  // other: what has no byte in common with all of a group is passed at once.
+  static constexpr size_t group_size = 16;
+
+  template <class Take>
+  void add_to_one(const Access& now, const Take& take) {
+    const auto apart = [&](const Range& range) { return range.begin > now.end || range.end < now.begin; };
+    for (size_t g = 0; g * group_size < ranges_.size(); ++g) {
+      if (g < groups_.size() && apart(groups_[g])) continue;
+      const size_t end = std::min(ranges_.size(), (g + 1) * group_size);
+      for (size_t i = g * group_size; i < end; ++i) {
+        if (apart(ranges_[i]) || !take(std::as_const(accesses_[i]))) continue;
+        ranges_[i] = gone;
+        ++gone_;
+      }
+    }
+    if (gone_ > ranges_.size() / 2) forget_gone();
+    ranges_.push_back({now.begin, now.end});
+    accesses_.push_back(now);
+    if (ranges_.size() % group_size == 0) note_group();
+  }
+
+  void forget_gone();
+  void note_group();  // the last one
   void find(const Access& now);
   void remove_found();
   void insert(const Access& now);
 
   bool many_ = false;
   std::vector<Access> accesses_;     // to one instance, the earliest first
+  std::vector<Range> ranges_;        // the bytes of each
+  std::vector<Range> groups_;        // of each full group, from its first byte to its last
+  size_t gone_ = 0;                  // of these
   std::map<int, OfLength> lengths_;  // to several, by n
   uint64_t added_ = 0;
   std::vector<Found> found_;

@@ -30,8 +30,7 @@ std::vector<PhaseTimes> phases_of(const LoweredPlan& lowered) {
 
 Result<SearchCosts> search_costs(const Scenario& scenario, const PreparedModel& prepared, const CostTable& costs) {
   if (scenario.training)
-    return training_search_costs(prepared.kernels, prepared.micro_batches, scenario.cluster, costs,
-                                 !scenario.search.axes.empty());
+    return training_search_costs(prepared.kernels, prepared.micro_batches, scenario.cluster, costs);
   return search_costs(prepared.kernels.graph, prepared.micro_batches, scenario.cluster, costs);
 }
 

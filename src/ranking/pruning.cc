@@ -19,21 +19,27 @@ Respects respects_of(const Estimate& estimate) {
           estimate.busiest_device_share * estimate.makespan_s};
 }
 
-Pruning::Pruning(size_t wanted, Objective objective)
-    : wanted_(wanted), objective_(objective == Objective::throughput ? 0 : 1) {
+Pruning::Pruning(size_t wanted, Objective objective, bool training)
+    : wanted_(wanted), objective_(objective == Objective::throughput ? 0 : 1), training_(training) {
   for (Kind& kind : kinds_) {
     kind.share.fill(none_yet);
     kind.least.fill(none_yet);
   }
 }
 
-bool Pruning::worth(const ScoredPlan& plan) const {
+bool Pruning::worth(const ScoredPlan& plan, const std::string& schedule) const {
   const size_t which = kind(plan.plan);
   const Kind& of = kinds_[which];
   const bool is_split = which == inside || which == static_cast<size_t>(PlanKind::split);
-  const size_t surely = which == inside ? surely_timed_inside : is_split ? surely_timed : surely_timed_yardsticks;
+  const size_t splits = training_ ? surely_timed_inside : surely_timed;  // scores are no less than estimates
+  const size_t surely = which == inside ? surely_timed_inside : is_split ? splits : surely_timed_yardsticks;
   if (of.noted < surely) return true;
-  const auto expected = [&](size_t respect) { return this->expected(plan, respect); };
+  const Alike* alike = nullptr;
+  if (training_ && which != inside) {
+    const auto known = of.alike.find({plan.plan.micro_batches, schedule});
+    if (known != of.alike.end() && known->second.noted >= enough_alike) alike = &known->second;
+  }
+  const auto expected = [&](size_t respect) { return this->expected(plan, alike, respect); };
   if (best_.size() < wanted_ || expected(objective_) <= best_.top()) return true;
   for (size_t r = 0; r < of.least.size(); ++r) {
     double least = of.least[r];
@@ -47,11 +53,14 @@ bool Pruning::worth(const ScoredPlan& plan) const {
 }
 
 // Of plans with stages split inside their layers no more than the estimate: how far above it they are differs much, by
-// how evenly the stages before and behind are as fast.
-double Pruning::expected(const ScoredPlan& plan, size_t respect) const {
+// how evenly the stages before and behind are as fast. So does that of a step, until many are known.
+double Pruning::expected(const ScoredPlan& plan, const Alike* alike, size_t respect) const {
   const size_t which = kind(plan.plan);
-  const double share = kinds_[which].share[respect], cheap = estimated(plan)[respect];
-  return cheap > 0 ? cheap * (which == inside ? std::min(share, 1.0) : share) : 0;
+  const double share = alike != nullptr && respect != objective_ ? alike->share[respect] : kinds_[which].share[respect];
+  const double cheap = estimated(plan)[respect];
+  const bool few = training_ && respect == objective_ && kinds_[which].noted < surely_timed;
+  const bool no_more = which == inside || few;
+  return cheap > 0 ? cheap * (no_more ? std::min(share, 1.0) : share) : 0;
 }
 
 double Pruning::least_score(const ScoredPlan& plan) const {
@@ -64,11 +73,16 @@ void Pruning::note(const ScoredPlan* found, double score, const Respects& exact,
   Kind& of = kinds_[kind(plan)];
   for (size_t r = 0; r < exact.size(); ++r) of.least[r] = std::min(of.least[r], exact[r]);
   if (found == nullptr) return;
-  ++of.noted;
-  const Respects cheap = estimated(*found);
-  for (size_t r = 0; r < exact.size(); ++r) {
-    if (cheap[r] > 0) of.share[r] = std::min(of.share[r], exact[r] / cheap[r]);
-  }
+  const auto learn = [&, cheap = estimated(*found)](size_t& noted, Respects& share) {
+    if (noted++ == 0) share.fill(none_yet);
+    for (size_t r = 0; r < exact.size(); ++r) {
+      if (cheap[r] > 0) share[r] = std::min(share[r], exact[r] / cheap[r]);
+    }
+  };
+  learn(of.noted, of.share);
+  if (!training_) return;
+  Alike& alike = of.alike[{plan.micro_batches, plan.schedule}];
+  learn(alike.noted, alike.share);
 }
 
 }  // namespace nlsplit::inline ranking

@@ -14,7 +14,10 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <queue>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "partition/search.h"
@@ -33,30 +36,41 @@ class Pruning {
   // So many are looked at before any is left out; of plans that are no split, whose estimates are nearer, fewer, and of
   // those with stages split inside their layers, which take long to lower.
   static constexpr size_t surely_timed = 100, surely_timed_yardsticks = 3, surely_timed_inside = 12;
+  static constexpr size_t enough_alike = 3;  // of one schedule and micro-batch count, to learn from
 
-  // wanted: how many of the best by the objective must not be missed.
-  Pruning(size_t wanted, Objective objective);
+  // wanted: how many of the best by the objective must not be missed. training: how many micro-batches are under way
+  // at a time depends on the schedule and on how many there are. So does how far estimates of latency and memory are
+  // off, which are of one of them.
+  Pruning(size_t wanted, Objective objective, bool training = false);
 
-  bool worth(const ScoredPlan& plan) const;
+  bool worth(const ScoredPlan& plan, const std::string& schedule = "") const;
   // What the plan's score is no less than, as far as the plans before it tell.
   double least_score(const ScoredPlan& plan) const;
 
-  // A plan that was lowered and fits: `score` is what the best are chosen by, no less than the objective's respect.
+  // A plan that was lowered and fits: `score` is what the best are chosen by, no less than the objective's respect, and
+  // in training (without splits inside layers) no less than the estimate.
   // found: as search found it; nullptr: it was not found by search.
   void note(const ScoredPlan* found, double score, const Respects& exact, const Plan& plan);
 
  private:
+  struct Alike {
+    size_t noted = 0;  // that search found
+    Respects share;    // lowest exact / estimated
+  };
   struct Kind {
-    size_t noted = 0;       // that search found
-    Respects share, least;  // lowest exact / estimated; lowest of all
+    size_t noted = 0;
+    Respects share, least;                               // least: lowest of all
+    std::map<std::pair<int, std::string>, Alike> alike;  // in training: by micro-batches and schedule
   };
   // Those with stages split inside their layers are a kind of their own: their estimates are less near.
   static constexpr size_t inside = plan_kind_count;
   static size_t kind(const Plan& plan) { return has_splits(plan) ? inside : static_cast<size_t>(kind_of(plan)); }
 
-  double expected(const ScoredPlan& plan, size_t respect) const;
+  // alike: nullptr: it is not training.
+  double expected(const ScoredPlan& plan, const Alike* alike, size_t respect) const;
 
-  size_t wanted_, objective_;         // objective_: index into Respects
+  size_t wanted_, objective_;  // objective_: index into Respects
+  bool training_;
   std::priority_queue<double> best_;  // the `wanted_` lowest scores
   std::array<Kind, plan_kind_count + 1> kinds_;
 };

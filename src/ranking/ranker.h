@@ -50,6 +50,8 @@ struct Candidate {
 // What lowering a plan takes: its layers, those of each replica.
 size_t layers_lowered(const Plan& plan);
 size_t layers_lowered(const ScoredPlan& scored);  // and within stages that are split inside their layers
+// Of training a layer is so many: its forward pass, and the gradients by its input and its weights.
+inline constexpr size_t layers_of_a_step = 3;
 
 // Both networks with another context, on devices with memory enough.
 struct LongerContext {

@@ -62,7 +62,7 @@ void Ranker::choose_yardsticks() {
     if (!is_yardstick(candidate)) continue;
     kinds[static_cast<size_t>(kind_of(candidate.ranked.plan))].push_back(&candidate);
     ++count;
-    layers += layers_lowered(candidate.ranked.plan);
+    layers += layers_lowered(candidate.ranked.plan) * (scenario_.training ? layers_of_a_step : 1);
   }
   many_yardsticks_ = count > most_yardsticks || layers > most_yardstick_layers;
   for (std::vector<Candidate*>& kind : kinds) {
@@ -194,6 +194,16 @@ Result<Ranker::Searched> Ranker::search(const PreparedModel& prepared) const {
   return searched;
 }
 
+namespace {
+
+// By how many micro-batches the schedule has under way. Of others than these two: one.
+double memory_under(const std::string& schedule, const ScoredPlan& scored) {
+  if (schedule == "gpipe") return scored.memory_bytes_of_all;
+  return schedule == "1f1b" ? scored.memory_bytes_of_chain : scored.memory_bytes;
+}
+
+}  // namespace
+
 void Ranker::add_found(Searched& searched) {
   SearchResult& found = searched.found;
   note_rules(searched);
@@ -212,6 +222,7 @@ void Ranker::add_found(Searched& searched) {
       candidate.ranked.plan = scored.plan;
       candidate.ranked.plan.schedule = schedule;
       candidate.found = scored;
+      if (scenario_.training) candidate.found->memory_bytes = memory_under(schedule, scored);
       candidate.bound = bound_of(scored);
       candidate.rules = rules;
     }

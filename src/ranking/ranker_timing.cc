@@ -20,8 +20,8 @@ constexpr size_t layers_a_device = 40;  // what else lowering does for a device 
 constexpr double layers_an_inner_node = 10, layers_an_inner_instruction = 0.5;
 constexpr size_t one_plan_part = 4;  // of that work, one such plan takes no more than this part
 
-// Of lowered plans that may be judged: more pages make the child processes that simulate take longer to start.
-constexpr size_t most_kept_bytes = 256 << 20;
+// Of lowered plans that may be judged.
+constexpr size_t most_kept_bytes = 512 << 20;
 
 constexpr size_t farthest_ahead = 256;  // candidates behind the one at hand that other cores may time
 
@@ -57,7 +57,7 @@ bool Ranker::too_much_work(const ScoredPlan& scored, size_t layers, size_t insid
 Status Ranker::fast_tier() {
   std::vector<Candidate> fitting;
   std::vector<Estimate> estimates;  // of each
-  Pruning pruning(wanted(), scenario_.objective);
+  Pruning pruning(wanted(), scenario_.objective, scenario_.training.has_value());
   if (scenario_.objective != Objective::weighted) kept_ = std::make_unique<KeptPlans>(wanted(), most_kept_bytes);
   RETURN_IF_ERROR(time_candidates(pruning, fitting, estimates));
   candidates_ = std::move(fitting);
@@ -78,7 +78,8 @@ Status Ranker::time_candidates(Pruning& pruning, std::vector<Candidate>& fitting
   Variants variants(ranking_.node_shares);
   const auto worth = [&](const Candidate& candidate) {
     if (!prune || !candidate.found) return true;
-    return !variants.enough(*candidate.found, candidate.ranked.plan.schedule) && pruning.worth(*candidate.found);
+    const std::string& schedule = candidate.ranked.plan.schedule;
+    return !variants.enough(*candidate.found, schedule) && pruning.worth(*candidate.found, schedule);
   };
   size_t layers = 0, inside = 0;  // of those found by search: lowered; for plans with splits inside layers
   const auto too_much = [&](const Candidate& candidate) {
@@ -125,9 +126,14 @@ Status Ranker::time_candidates(Pruning& pruning, std::vector<Candidate>& fitting
     }
     ahead.change([&] {
       if (!prune) return;
-      pruning.note(candidate.found ? &*candidate.found : nullptr,
-                   score_of(goal_, *timed.estimate) * (noise_bound_ ? candidate.noise_factor : 1),
-                   respects_of(*timed.estimate), candidate.ranked.plan);
+      Respects exact = respects_of(*timed.estimate);
+      double score = score_of(goal_, *timed.estimate);
+      if (scenario_.training && candidate.found && !has_splits(candidate.ranked.plan)) {
+        exact[0] = std::max(exact[0], candidate.found->bound_seconds);
+        score = std::max(score, candidate.bound);
+      }
+      pruning.note(candidate.found ? &*candidate.found : nullptr, score * (noise_bound_ ? candidate.noise_factor : 1),
+                   exact, candidate.ranked.plan);
       if (candidate.found) variants.note(*candidate.found, candidate.ranked.plan.schedule);
     });
     estimates.push_back(*timed.estimate);
@@ -159,6 +165,7 @@ Result<LoweredPlan> Ranker::lower(const Plan& plan) const {
 // As much of the work as of the nodes is left in shorter networks.
 size_t Ranker::work_of(const ScoredPlan& scored) const {
   const size_t whole = layers_lowered(scored);
+  if (scenario_.training && !has_splits(scored.plan)) return layers_of_a_step * whole;
   if (!shorter_) return whole;
   const std::vector<ShorterPlan> plans = shorter_plans(scored.plan, shorter_->repeat());
   if (plans.empty()) return whole;
@@ -330,9 +337,9 @@ double Ranker::fast_score(const Candidate& candidate, const Estimate& estimate) 
   double score = score_of(goal_, estimate);
   if (scenario_.generation)
     score = std::max(score, estimate.makespan_s * std::max(estimate.busiest_device_share, estimate.busiest_link_share));
-  // The messages within a split stage hinder each other, which this tier does not see. In training gradients by weights
-  // may be put off, so that what search says of a step is no lower bound.
-  if (has_splits(candidate.ranked.plan) && !scenario_.training && scenario_.objective != Objective::weighted)
+  // Messages within a split stage hinder each other, as do those of replicas that reduce gradients. This tier does not
+  // see it. Of training with splits inside layers search says no lower bound: gradients by weights may be put off.
+  if (has_splits(candidate.ranked.plan) != scenario_.training.has_value() && scenario_.objective != Objective::weighted)
     return std::max(score, candidate.bound);
   return score;
 }

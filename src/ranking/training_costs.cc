@@ -58,10 +58,19 @@ void add_parts(const Training& training, const std::vector<double>& seconds, siz
   }
 }
 
-void add_memory(const KernelGraph& graph, StepCosts& parts) {
+void add_bytes(const KernelGraph& graph, StepCosts& parts) {
   const Training& training = *graph.training;
   parts.trained.assign(graph.graph.values.size(), false);
   for (const ValueId weight : training.nodes.trained) parts.trained[weight.index()] = true;
+  std::vector<bool> seen(parts.trained.size(), false);
+  for (const Node& node : graph.graph.nodes) {
+    double& sum = parts.gradient_bytes.emplace_back(0);
+    for (const ValueId read : reads_of(node)) {
+      if (!parts.trained[read.index()] || seen[read.index()]) continue;
+      seen[read.index()] = true;
+      sum += static_cast<double>(size_of(graph.graph.value(read).type).value());
+    }
+  }
   parts.held_bytes = 2 + static_cast<double>(state_names(training.options.optimizer).size());
   parts.kept_bytes.assign(graph.graph.nodes.size(), 0);
   if (training.options.recompute == Recompute::full) return;
@@ -79,7 +88,7 @@ void add_memory(const KernelGraph& graph, StepCosts& parts) {
 }  // namespace
 
 Result<SearchCosts> training_search_costs(const KernelGraph& graph, int micro_batches, const Cluster& cluster,
-                                          const CostTable& costs, bool inside) {
+                                          const CostTable& costs) {
   const Graph& g = graph.graph;
   const Training& training = *graph.training;
   SearchCosts result;
@@ -111,8 +120,7 @@ Result<SearchCosts> training_search_costs(const KernelGraph& graph, int micro_ba
       result.cut_bytes[i] += 2 * crossing.bytes;  // there, and its gradient back
   }
   result.cut_bytes.front() = result.input_bytes;
-  if (!inside) return result;
-  add_memory(graph, parts);
+  add_bytes(graph, parts);
   result.step = std::make_shared<const StepCosts>(std::move(parts));
   return result;
 }

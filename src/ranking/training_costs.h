@@ -7,8 +7,8 @@
 
 namespace nlsplit::inline ranking {
 
-// inside: stages may be split inside their layers, which takes StepCosts. Error: a missing cost.
+// Error: a missing cost.
 Result<SearchCosts> training_search_costs(const KernelGraph& graph, int micro_batches, const Cluster& cluster,
-                                          const CostTable& costs, bool inside);
+                                          const CostTable& costs);
 
 }  // namespace nlsplit::inline ranking
