@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/file.h"
 #include "graph/passes/precision.h"
 #include "kernels/cpu.h"
