@@ -26,7 +26,7 @@ std::string shared_how(const Stage& stage) {
 }
 
 std::string how_of(const Stage& stage) {
-  const std::string how = shared_how(stage);
+  std::string how = shared_how(stage);
   if (!stage.recompute) return how;
   return how.empty() ? "recomputed" : how + ", recomputed";
 }
