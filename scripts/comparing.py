@@ -5,6 +5,8 @@
         print(theirs.first, theirs.ask({"runs": 5}))
 """
 import contextlib
+import importlib.machinery
+import importlib.util
 import json
 import os
 import platform
@@ -24,6 +26,14 @@ def call(command, **options):
     if done.returncode != 0:
         fail(f"{' '.join(words)} ended with code {done.returncode}:\n{done.stderr.strip()[-2000:]}")
     return done.stdout
+
+
+def script(name):
+    """The script beside this one, as a module."""
+    loader = importlib.machinery.SourceFileLoader(name, os.path.join(os.path.dirname(os.path.abspath(__file__)), name))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader(name, loader))
+    loader.exec_module(module)
+    return module
 
 
 def pin_to(*cores):
