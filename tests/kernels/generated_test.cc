@@ -100,7 +100,7 @@ bool approximates(Op op) {
     case Op::LogSoftmax:
       return true;
     default:
-      return false;
+      return is_circular(op);
   }
 }
 

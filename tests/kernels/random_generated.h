@@ -131,6 +131,37 @@ class RandomGenerated {
                    {"sizes", sizes}};
   }
 
+  std::string reduction() { return std::string(pick({"none", "none", "add", "mul", "max", "min"})); }
+
+  // Labels that stand in one operand or several, or twice in one; extents of 1 among others.
+  void einsum() {
+    const std::string_view letters = "cABd";
+    Shape extents;
+    for (size_t i = 0; i < letters.size(); ++i) extents.push_back(between(1, 6));
+    const bool open = chance(0.3);
+    const Shape lead = open ? any_shape(between(0, 2)) : Shape{};
+    const DType type = often_float();
+    std::string equation, kept = open ? "..." : "";
+    for (int64_t i = 0, operands = between(1, 3); i < operands; ++i) {
+      Shape shape;
+      for (const int64_t extent : lead) shape.push_back(chance(0.2) ? 1 : extent);
+      if (i > 0) equation += ',';
+      if (open) equation += "...";
+      for (size_t k = 0; k < letters.size(); ++k) {
+        for (int64_t times = chance(0.6) ? 1 + static_cast<int64_t>(chance(0.15)) : 0; times > 0; --times) {
+          equation += letters[k];
+          shape.push_back(chance(0.1) ? 1 : extents[k]);
+        }
+      }
+      input(type, shape);
+    }
+    for (const char letter : letters) {
+      if (equation.find(letter) != equation.npos && chance(0.5))
+        kept.insert(static_cast<size_t>(between(0, 1)) * kept.size(), 1, letter);
+    }
+    desc_.attrs = {{"equation", equation + (chance(0.8) ? "->" + kept : "")}};
+  }
+
   void fill() {
     const int64_t axes = between(0, 4);
     switch (op_) {
@@ -293,6 +324,35 @@ class RandomGenerated {
         input(any_type(), shape);
         return input(index_type(), indices);
       }
+      case Op::ScatterElements: {
+        const Shape shape = any_shape(std::max<int64_t>(axes, 1));
+        Shape indices = shape;
+        const int64_t axis = between(0, static_cast<int64_t>(shape.size()) - 1);
+        for (int64_t& extent : indices) extent = std::max<int64_t>(0, extent - (chance(0.3) ? between(0, 2) : 0));
+        indices[static_cast<size_t>(axis)] = between(1, 30);
+        desc_.attrs = {{"axis", chance(0.5) ? axis : axis - static_cast<int64_t>(shape.size())},
+                       {"reduction", reduction()}};
+        const DType type = any_type();
+        input(type, shape);
+        input(index_type(), indices);
+        return input(type, indices);
+      }
+      case Op::ScatterND: {
+        const Shape shape = any_shape(axes);
+        const int64_t depth = between(0, static_cast<int64_t>(shape.size()));
+        Shape indices;
+        for (int64_t more = between(0, 2); more > 0; --more) indices.push_back(between(1, 7));
+        Shape updates = indices;
+        updates.insert(updates.end(), shape.begin() + depth, shape.end());
+        indices.push_back(depth);
+        desc_.attrs = {{"reduction", reduction()}};
+        const DType type = any_type();
+        input(type, shape);
+        input(index_type(), indices);
+        return input(type, updates);
+      }
+      case Op::Einsum:
+        return einsum();
       case Op::OneHot: {
         const Shape shape = any_shape(std::min<int64_t>(axes, 3));
         desc_.attrs = {{"axis", between(-1, static_cast<int64_t>(shape.size()))}, {"depth", between(1, 12)}};
@@ -328,7 +388,8 @@ inline std::optional<ComputeDesc> random_generated(Op op, Random& random) { retu
 // odd: now and then zeros of both signs, infinities, what is no number, and the greatest and least.
 inline std::vector<std::string> random_operands(const ComputeDesc& desc, Random& random, bool odd) {
   std::vector<std::string> operands;
-  const bool gathers = desc.op == Op::GatherElements || desc.op == Op::GatherND || desc.op == Op::ReverseSequence;
+  const bool gathers = desc.op == Op::GatherElements || desc.op == Op::GatherND || desc.op == Op::ReverseSequence ||
+                       desc.op == Op::ScatterElements || desc.op == Op::ScatterND;
   for (size_t i = 0; i < desc.inputs.size(); ++i) {
     const TensorType& type = desc.inputs[i];
     const auto count = static_cast<size_t>(element_count(type.shape));

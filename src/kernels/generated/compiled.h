@@ -35,7 +35,7 @@ struct LoopListing {
 };
 
 // Raised with every change of what both sides use; the size beside it notices when that was forgotten.
-inline constexpr uint32_t codegen_interface = 2;
+inline constexpr uint32_t codegen_interface = 3;
 struct CodegenModule {
   uint32_t interface = codegen_interface;  // stays first in every version
   uint32_t loops_bytes = sizeof(Loops);

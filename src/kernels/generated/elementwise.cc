@@ -334,7 +334,7 @@ bool is_function_in_loops(Op op) {
     case Op::Cast:
       return true;
     default:
-      return false;
+      return is_circular(op);
   }
 }
 
@@ -398,6 +398,7 @@ Element function_in_loops(LoopWriter& w, Op op, const Attrs& attrs, const Elemen
     const int real = w.convert(LoopCode::real_of, x.term, Scalar::f64);
     return w.whole(w.convert(LoopCode::whole_of, real_function(w, op, attrs, real), Scalar::whole), result);
   }
+  if (is_circular(op)) return w.rounded(circular_function(w, op, w.real(x), x.dtype == DType::f64), result);
   if (keeps_type(op) && w.type_of(x.term) == Scalar::f32)
     return w.of(exact_function(w, op, x.term, Scalar::f32), result);
   return w.rounded(real_function(w, op, attrs, w.real(x)), result);

@@ -2,7 +2,6 @@
 
 #include <bit>
 #include <limits>
-#include <span>
 
 namespace nlsplit::inline kernels {
 namespace {
@@ -10,19 +9,6 @@ namespace {
 constexpr double infinity = std::numeric_limits<double>::infinity(), nan = std::numeric_limits<double>::quiet_NaN();
 // Added to a number below 2^51 it leaves the nearest integer in the low bits.
 constexpr double to_low_bits = 0x1.8p52;
-
-// Highest power first.
-int polynomial(LoopWriter& w, int x, std::span<const double> coefficients) {
-  int sum = w.number(coefficients[0]);
-  for (const double c : coefficients.subspan(1)) sum = w.add(w.multiply(sum, x), w.number(c));
-  return sum;
-}
-// The same with 1 for the highest.
-int monic(LoopWriter& w, int x, std::span<const double> coefficients) {
-  int sum = w.add(x, w.number(coefficients[0]));
-  for (const double c : coefficients.subspan(1)) sum = w.add(w.multiply(sum, x), w.number(c));
-  return sum;
-}
 
 // 2^n of a whole number n from -1022 to 1023.
 int two_to(LoopWriter& w, int n) {
@@ -49,12 +35,24 @@ Fraction half_of_exponential_less_one(LoopWriter& w, int r) {
   return {above, w.subtract(polynomial(w, square, q), above)};
 }
 
+}  // namespace
+
+int polynomial(LoopWriter& w, int x, std::span<const double> coefficients) {
+  int sum = w.number(coefficients[0]);
+  for (const double c : coefficients.subspan(1)) sum = w.add(w.multiply(sum, x), w.number(c));
+  return sum;
+}
+
+int monic(LoopWriter& w, int x, std::span<const double> coefficients) {
+  int sum = w.add(x, w.number(coefficients[0]));
+  for (const double c : coefficients.subspan(1)) sum = w.add(w.multiply(sum, x), w.number(c));
+  return sum;
+}
+
 int with_sign_of(LoopWriter& w, int size, int x) {
   const int sign = w.both(w.convert(LoopCode::bits_of, x, Scalar::whole), w.integer(INT64_MIN));
   return w.convert(LoopCode::from_bits, w.either(w.convert(LoopCode::bits_of, size, Scalar::whole), sign), Scalar::f64);
 }
-
-}  // namespace
 
 int exponential(LoopWriter& w, int x) {
   const int bounded = within(w, x, -746, 710);

@@ -4,6 +4,8 @@
 //   const int y = exponential(w, w.real(x));
 #pragma once
 
+#include <span>
+
 #include "kernels/generated/writer.h"
 
 namespace nlsplit::inline kernels {
@@ -19,5 +21,11 @@ int error_function(LoopWriter& w, int x);  // erf
 // x^y as e^(y log x) with the sign and the special values of C's pow. Off by |y log x| units of f64: for f32 and
 // halves.
 int power(LoopWriter& w, int x, int y);
+
+// ---- what they are made of
+
+int polynomial(LoopWriter& w, int x, std::span<const double> coefficients);  // highest power first
+int monic(LoopWriter& w, int x, std::span<const double> coefficients);       // the same with 1 for the highest
+int with_sign_of(LoopWriter& w, int size, int x);                            // of f64
 
 }  // namespace nlsplit::inline kernels

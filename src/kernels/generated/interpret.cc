@@ -224,7 +224,9 @@ class Interpreter {
       case LoopCode::entry:
         return look_up(t, to);
       case LoopCode::element:
-        return read(t, to);
+        return read(inputs_[t.which], loops_.inputs[static_cast<size_t>(t.which)].dtype, t, to);
+      case LoopCode::written:
+        return read(output_, loops_.output.dtype, t, to);
       case LoopCode::add:
         return arithmetic(t, to, [](auto x, auto y) { return x + y; });
       case LoopCode::subtract:
@@ -340,9 +342,7 @@ class Interpreter {
       each([&](int64_t i) { to.f64[i] = table.numbers[static_cast<size_t>(index.whole[i])]; });
   }
 
-  void read(const Term& t, Lanes& to) const {
-    const void* from = inputs_[t.which];
-    const DType type = loops_.inputs[static_cast<size_t>(t.which)].dtype;
+  void read(const void* from, DType type, const Term& t, Lanes& to) const {
     const Lanes& index = at(t.x);
     if (type == DType::f32)
       each([&](int64_t i) { to.f32[i] = read_as<float>(from, index.whole[i]); });

@@ -63,6 +63,8 @@ TermRange range_of_term(const Loops& loops, const Term& term, const std::vector<
       return range_of(loops.tables[static_cast<size_t>(term.which)]);
     case LoopCode::element:
       return range_of(loops.inputs[static_cast<size_t>(term.which)].dtype);
+    case LoopCode::written:
+      return range_of(loops.output.dtype);
     case LoopCode::wrap:
       return range_of(term.dtype);
     case LoopCode::add:
@@ -118,6 +120,8 @@ bool fits(const Loops& loops, const Term& term) {
     case LoopCode::element:
       return within(loops.inputs.size()) && all(Scalar::whole) &&
              term.type == scalar_of(loops.inputs[static_cast<size_t>(term.which)].dtype);
+    case LoopCode::written:
+      return all(Scalar::whole) && term.type == scalar_of(loops.output.dtype);
     case LoopCode::carried:
       return within(loops.accumulators.size());
     case LoopCode::add:
@@ -253,7 +257,8 @@ class LoopPrinter {
       const Term& term = loops_.terms[static_cast<size_t>(i)];
       const bool leaf = operands_of(term.code) == 0;
       if (!needed[static_cast<size_t>(i)] || names_[static_cast<size_t>(i)] >= 0 || leaf) continue;
-      if (uses_[static_cast<size_t>(i)] < 2 && term.code != LoopCode::element) continue;
+      const bool reads = term.code == LoopCode::element || term.code == LoopCode::written;
+      if (uses_[static_cast<size_t>(i)] < 2 && !reads) continue;
       std::string what = text(i);
       names_[static_cast<size_t>(i)] = next_name_++;
       line(fmt::format("t{} = {}", names_[static_cast<size_t>(i)], what));
@@ -279,6 +284,8 @@ class LoopPrinter {
         const LoopOperand& operand = loops_.inputs[static_cast<size_t>(t.which)];
         return fmt::format("in{} {}[{}] at {}", t.which, name_of(operand.dtype), operand.count, text(t.x));
       }
+      case LoopCode::written:
+        return fmt::format("out {}[{}] at {}", name_of(loops_.output.dtype), loops_.output.count, text(t.x));
       case LoopCode::add:
         return infix("+");
       case LoopCode::subtract:
@@ -372,6 +379,8 @@ Status verify(const Loops& loops) {
     if (term.code == LoopCode::element) {
       const LoopOperand& operand = loops.inputs[static_cast<size_t>(term.which)];
       RETURN_IF_ERROR(check_index(ranges, term.x, operand.count, fmt::format("operand {}", term.which)));
+    } else if (term.code == LoopCode::written) {
+      RETURN_IF_ERROR(check_index(ranges, term.x, loops.output.count, "the result"));
     } else if (term.code == LoopCode::entry) {
       const auto size = static_cast<int64_t>(loops.tables[static_cast<size_t>(term.which)].size());
       RETURN_IF_ERROR(check_index(ranges, term.x, size, fmt::format("table {}", term.which)));

@@ -30,6 +30,7 @@ std::string_view name_of(Scalar type);
 //   entry               tables[which] at x
 //   element             operand `which` at x: f32 and f64 as they are, integers as whole, halves as their bits (whole),
 //                       bool as truth (not 0)
+//   written             element of the result at x, by which the same row has stored it before
 //   carried             accumulator `which`
 //   choose              x ? y : z
 //   nearest             ties to even;  cut: towards zero
@@ -80,7 +81,8 @@ struct Accumulator {
 struct Fold {
   int first_axis = 0, end_axis = 0;
   int first_accumulator = 0, end_accumulator = 0;
-  // A term that is stored at each step, after the accumulators have changed, at `place`; -1: none.
+  // A term that is stored at each step, after the accumulators have changed, at `place`; -1: none. Steps of a row store
+  // in their order, so of two in one place the later stays. Rows never share a place.
   int stored = -1, place = -1;
   friend bool operator==(const Fold&, const Fold&) = default;
 };

@@ -23,6 +23,7 @@ bool is_move(Op op) {
 bool is_gather(Op op) {
   return op == Op::GatherElements || op == Op::GatherND || op == Op::OneHot || op == Op::ReverseSequence;
 }
+bool is_scatter(Op op) { return op == Op::ScatterElements || op == Op::ScatterND; }
 
 constexpr LoopFamily loop_families[] = {
     {is_function_in_loops, refuse_function, lower_elementwise},
@@ -31,6 +32,8 @@ constexpr LoopFamily loop_families[] = {
     {is_quantization, nullptr, lower_quantization},
     {is_move, refuse_move, lower_move},
     {is_gather, refuse_gather, lower_gather},
+    {is_scatter, refuse_scatter, lower_scatter},
+    {[](Op op) { return op == Op::Einsum; }, refuse_einsum, lower_einsum},
     {[](Op op) { return op == Op::Resize; }, refuse_resize, lower_resize},
     {is_along_axes, refuse_along_axes, lower_along_axes},
 };

@@ -10,12 +10,6 @@
 namespace nlsplit::inline kernels {
 namespace {
 
-// Negative ones count from the end; outside counts as the nearest inside.
-int index_inside(LoopWriter& w, const Element& index, int64_t extent) {
-  const int from_end = w.add(index.term, w.integer(extent));
-  return w.clamped(w.choose(w.less(index.term, w.integer(0)), from_end, index.term), 0, extent - 1);
-}
-
 // The result's axes that operand x has, too, each with x's stride.
 void lay_along(Space& space, size_t operand, size_t axis, int64_t stride) { space.along(operand, axis).step = stride; }
 
@@ -158,9 +152,14 @@ Loops lower_pad(const ComputeDesc& desc) {
   return std::move(w.loops);
 }
 
-bool is_index(DType type) { return is_whole(type) && type != DType::u64; }
-
 }  // namespace
+
+bool is_index_in_loops(DType type) { return is_whole(type) && type != DType::u64; }
+
+int index_inside(LoopWriter& w, const Element& index, int64_t extent) {
+  const int from_end = w.add(index.term, w.integer(extent));
+  return w.clamped(w.choose(w.less(index.term, w.integer(0)), from_end, index.term), 0, extent - 1);
+}
 
 std::string refuse_move(const ComputeDesc& desc) {
   // A pass over tables of positions: of extents that files make.
@@ -179,7 +178,7 @@ std::string refuse_move(const ComputeDesc& desc) {
 std::string refuse_gather(const ComputeDesc& desc) {
   if (element_count(desc.inputs[0].shape) == 0) return "there is nothing to gather from";
   if (desc.op == Op::GatherElements || desc.op == Op::GatherND || desc.op == Op::ReverseSequence)
-    return is_index(desc.inputs[1].dtype) ? "" : fmt::format("{} are no indices", to_string(desc.inputs[1]));
+    return is_index_in_loops(desc.inputs[1].dtype) ? "" : fmt::format("{} are no indices", to_string(desc.inputs[1]));
   return {};
 }
 

@@ -74,12 +74,16 @@ int LoopWriter::add_table(std::vector<double> numbers) {
 }
 
 Element LoopWriter::read(int input, int index) {
-  const DType dtype = loops.inputs[static_cast<size_t>(input)].dtype;
+  return loaded(LoopCode::element, loops.inputs[static_cast<size_t>(input)].dtype, input, index);
+}
+Element LoopWriter::written(int index) { return loaded(LoopCode::written, loops.output.dtype, 0, index); }
+
+Element LoopWriter::loaded(LoopCode code, DType dtype, int which, int index) {
   const Scalar type = dtype == DType::f32       ? Scalar::f32
                       : dtype == DType::f64     ? Scalar::f64
                       : dtype == DType::boolean ? Scalar::truth
                                                 : Scalar::whole;
-  const int it = term({.code = LoopCode::element, .type = type, .x = index, .which = input});
+  const int it = term({.code = code, .type = type, .x = index, .which = which});
   if (!is_half(dtype)) return {dtype, it};
   if (dtype == DType::f16) return {dtype, f32_of_f16(it), it};
   return {dtype, convert(LoopCode::from_bits, binary(LoopCode::shift_left, it, integer(16)), Scalar::f32), it};

@@ -55,6 +55,7 @@ class LoopWriter {
   int add_table(std::vector<int64_t> integers);
   int add_table(std::vector<double> numbers);
   Element read(int input, int index);
+  Element written(int index);              // of the result, by the same row
   int real(const Element& x);              // as f64, whatever it is (u64 without sign)
   Element rounded(int real, DType dtype);  // f64 to the type, as the reference's Array::set does it
   Element exactly(int f32, DType dtype);   // f32 to f32 or a half
@@ -68,6 +69,7 @@ class LoopWriter {
 
  private:
   int term(Term it);
+  Element loaded(LoopCode code, DType dtype, int which, int index);
   int f16_bits(int f32);
   int bf16_bits(int f32);
   int f32_of_f16(int bits);

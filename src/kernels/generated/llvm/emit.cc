@@ -258,9 +258,14 @@ class Emitter {
 
   // ---- terms
 
-  llvm::Type* type_of(const Term& element) {
-    return stored_type(loops_.inputs[static_cast<size_t>(element.which)].dtype);
+  // Of what is read: an operand, or what the result is by now.
+  DType dtype_of(const Term& t) const {
+    return t.code == LoopCode::written ? loops_.output.dtype : loops_.inputs[static_cast<size_t>(t.which)].dtype;
   }
+  Value* memory_of(const Term& t) const {
+    return arguments_[t.code == LoopCode::written ? loops_.inputs.size() : static_cast<size_t>(t.which)];
+  }
+  llvm::Type* type_of(const Term& element) { return stored_type(dtype_of(element)); }
   llvm::Type* scalar_type(Scalar type) {
     switch (type) {
       case Scalar::f32:
@@ -329,10 +334,9 @@ class Emitter {
   }
 
   Value* read(const Term& t) {
-    const DType dtype = loops_.inputs[static_cast<size_t>(t.which)].dtype;
+    const DType dtype = dtype_of(t);
     const auto there = turned_.find(&t);
-    Value* value =
-        there != turned_.end() ? there->second : load(type_of(t), arguments_[static_cast<size_t>(t.which)], t.x);
+    Value* value = there != turned_.end() ? there->second : load(type_of(t), memory_of(t), t.x);
     if (dtype == DType::boolean) return b_.CreateICmpNE(value, llvm::Constant::getNullValue(value->getType()));
     if (t.type != Scalar::whole) return value;
     const bool is_signed = dtype == DType::i8 || dtype == DType::i16 || dtype == DType::i32;
@@ -392,6 +396,7 @@ class Emitter {
       case LoopCode::entry:
         return look_up(t);
       case LoopCode::element:
+      case LoopCode::written:
         return read(t);
       case LoopCode::carried:
         return accumulated_[static_cast<size_t>(t.which)];
