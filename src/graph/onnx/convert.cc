@@ -375,7 +375,7 @@ const TensorType& ConvertContext::type(size_t i) const {
 Result<std::vector<ValueId>> convert_node(const ConvertContext& c) {
   if (c.node.op == "Dropout") return dropout(c);
   for (const auto family : {convert_recurrent, convert_composite, convert_attention, convert_images, convert_quantized,
-                            convert_shapes, convert_arrangement}) {
+                            convert_shapes, convert_arrangement, convert_einsum}) {
     ASSIGN_OR_RETURN(auto made, family(c));
     if (made) return std::move(*made);
   }

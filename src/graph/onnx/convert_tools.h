@@ -49,6 +49,7 @@ MaybeConverted convert_arrangement(const ConvertContext& c);  // Concat, Reshape
 MaybeConverted convert_shapes(const ConvertContext& c);       // what else moves elements
 MaybeConverted convert_composite(const ConvertContext& c);    // operators that are several of ours
 MaybeConverted convert_attention(const ConvertContext& c);    // Attention, RotaryEmbedding
+MaybeConverted convert_einsum(const ConvertContext& c);       // of one or two operands in floats
 MaybeConverted convert_recurrent(const ConvertContext& c);    // LSTM, GRU, RNN
 MaybeConverted convert_quantized(const ConvertContext& c);
 MaybeConverted convert_images(const ConvertContext& c);  // Resize, RoiAlign, further outputs of MaxPool, …
