@@ -14,6 +14,7 @@
 #include "kernels/guarded_pages.h"
 #include "kernels/module/kernel_library.h"
 #include "kernels/random_generated.h"
+#include "kernels/random_operands.h"
 #include "kernels/run_kernel.h"
 
 namespace nlsplit::testing {
@@ -94,6 +95,7 @@ bool approximates(Op op) {
     case Op::Selu:
     case Op::Gelu:
     case Op::Pow:
+    case Op::LpPool:
     case Op::ReduceLogSum:
     case Op::ReduceLogSumExp:
     case Op::Softmax:
