@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "exec/distribute.h"
+#include "program/caches.h"
 
 namespace nlsplit::inline exec {
 namespace {
@@ -58,25 +59,6 @@ bool hands_over(const Program& prompts, const Program& tokens) {
     if (other) return true;
   }
   return false;
-}
-
-bool keeps_positions(const Program& program) {
-  const auto puts_in_place = [&](const Instr& instr) {
-    if (instr.opcode != Opcode::compute) return false;
-    const ComputeDesc& desc = program.descs[static_cast<size_t>(instr.desc)];
-    return desc.op == Op::TensorScatter && desc.own_inputs() > 2 && attr_string(desc.attrs, "mode") == "linear";
-  };
-  for (const DeviceProgram& device : program.devices) {
-    const auto is_state = [&](const Operand& operand) {
-      return operand.buffer.valid() && device.buffer(device.root(operand.buffer)).kind == BufferKind::state;
-    };
-    for (const Segment& segment : device.segments) {
-      for (const Instr& instr : segment.instrs) {
-        if (std::ranges::any_of(instr.writes, is_state) && !puts_in_place(instr)) return false;
-      }
-    }
-  }
-  return true;
 }
 
 }  // namespace
@@ -133,7 +115,8 @@ Result<GenerationForm> generation_form(const Session& session) {
     (prompts ? form.prefill : form.decode) = static_cast<int>(p);
   }
   if (form.decode < 0) return invalid_input(fmt::format("session {} has no program decode", session.name));
-  form.keeps_positions = std::ranges::all_of(session.programs, keeps_positions);
+  form.keeps_positions = keeps_positions(session);
+  form.groups = cache_groups(session, form.sequences);
   const auto program = [&](int p) -> const Program& { return session.programs[static_cast<size_t>(p)]; };
   form.hands_over = form.prefill >= 0 && hands_over(program(form.prefill), program(form.decode));
   return form;
@@ -180,9 +163,17 @@ GenerationBatch::Slots GenerationBatch::of_micro_batch(int micro_batch) const {
   return {m * each, (m + 1) * each};
 }
 
-Choice GenerationBatch::run(const BatchStep& step, const SessionState& state) {
+void GenerationBatch::begin(const SlotChoice& taken, std::vector<int32_t> prompt) {
+  tokens_[taken.slot] = std::move(prompt);
+  if (taken.lender)
+    copies_.push_back({static_cast<int64_t>(*taken.lender), static_cast<int64_t>(taken.slot), taken.reused});
+}
+
+Chosen GenerationBatch::run(const BatchStep& step, const SessionState& state) {
   ran_ = step;
-  return write(step, state);
+  Chosen chosen = write(step, state);
+  chosen.copies = std::exchange(copies_, {});
+  return chosen;
 }
 
 // What they write lies behind the length of every sequence, and all executions have the same inputs.
@@ -290,8 +281,8 @@ GenerationRun::GenerationRun(const GenerationForm& form, std::vector<std::vector
   for (size_t s = 0; s < made_.size(); ++s) {
     made_[s].ended = s >= prompts.size();
     if (made_[s].ended) continue;
-    batch_.join(s, std::ssize(prompts[s]), tokens);
-    executions_.begin(s, std::move(prompts[s]));
+    batch_.join({.slot = s}, std::ssize(prompts[s]), tokens);
+    executions_.begin({.slot = s}, std::move(prompts[s]));
   }
   // The first row of chunks, and of tokens.
   const BatchRow row = batch_.row(1);

@@ -34,11 +34,14 @@ struct GenerationForm {
   int prefill = -1, decode = 0;                      // Programs; -1: prompts go through decode
   // All states are caches in which each position has its place, so what is kept of a sequence can be cut to any length.
   bool keeps_positions = false;
+  std::vector<int> groups = {};  // [sequence]: as BatchForm's
   // Prompts are computed elsewhere (compile/hand_over.h). Where they are, what decode adds to a sequence is not known:
   // a sequence that has had a decode takes no part in prefill any more.
   bool hands_over = false;
 
-  BatchForm batch() const { return {.slots = sequences, .chunk = prefill >= 0 ? chunk : 1, .context = context}; }
+  BatchForm batch() const {
+    return {.slots = sequences, .chunk = prefill >= 0 ? chunk : 1, .context = context, .groups = groups};
+  }
 };
 // Error: it is no session that generates text.
 Result<GenerationForm> generation_form(const Session& session);
@@ -59,8 +62,9 @@ class GenerationBatch {
 
   explicit GenerationBatch(const GenerationForm& form);
 
-  // Expects what check_prompt accepts. The batch, and what joins and leaves it, is the caller's.
-  void begin(size_t slot, std::vector<int32_t> prompt) { tokens_[slot] = std::move(prompt); }
+  // Expects what check_prompt accepts. The batch, and what joins and leaves it, is the caller's. What another slot
+  // lends is copied before the next execution.
+  void begin(const SlotChoice& taken, std::vector<int32_t> prompt);
   // How many of the first tokens are those of the slot's sequence, also after that has left.
   int64_t common_prefix(size_t slot, std::span<const int32_t> prompt) const;
   // Executions for nobody, as so many of each Program will be chosen at once, before all others; nothing: they have
@@ -70,7 +74,7 @@ class GenerationBatch {
   };
   std::optional<Chosen> warm_up(const SessionState& state, AtOnce at_once);
   // Writes the inputs of a step that runs something. The next choice.
-  Choice run(const BatchStep& step, const SessionState& state);
+  Chosen run(const BatchStep& step, const SessionState& state);
   struct Token {
     size_t slot = 0;
     int32_t token = 0;
@@ -91,6 +95,7 @@ class GenerationBatch {
   };
   GenerationForm form_;
   std::vector<std::vector<int32_t>> tokens_;  // [slot]: the prompt, and what came
+  std::vector<CacheCopy> copies_;             // to be made
   BatchStep ran_;
   size_t warm_ = 0;  // Programs that have run for nobody
 

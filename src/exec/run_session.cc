@@ -119,18 +119,27 @@ class Executions {
 
 constexpr int of_states = -1;  // a choice that is no Program: rank 0 is given all states
 
-using ChoiceMessage = std::array<int64_t, 2>;
+struct ChoiceMessage {
+  int32_t program = 0, times = 0;
+  int64_t copies = 0;  // so many come in a second message
+};
 static_assert(sizeof(ChoiceMessage) == static_cast<size_t>(choice_bytes.value()));
 
 // Rank 0's choice on every rank.
 Result<Chosen> share(Chosen choice, Transport& transport, const Waiting& waiting) {
-  ChoiceMessage message = {choice.program, choice.times};
+  ChoiceMessage message = {choice.program, choice.times, std::ssize(choice.copies)};
   if (transport.rank() != 0) {
-    RETURN_IF_ERROR(recv_bytes(transport, 0, std::as_writable_bytes(std::span(message)), waiting));
-    return Chosen({static_cast<int>(message[0]), static_cast<int>(message[1])});
+    RETURN_IF_ERROR(recv_bytes(transport, 0, std::as_writable_bytes(std::span(&message, 1)), waiting));
+    choice = Choice{message.program, message.times};
+    choice.copies.resize(static_cast<size_t>(message.copies));
   }
-  for (int peer = 1; peer < transport.size(); ++peer)
-    RETURN_IF_ERROR(send_bytes(transport, peer, std::as_bytes(std::span(message)), waiting));
+  const std::span<CacheCopy> copies(choice.copies);
+  if (transport.rank() != 0 && !copies.empty())
+    RETURN_IF_ERROR(recv_bytes(transport, 0, std::as_writable_bytes(copies), waiting));
+  for (int peer = 1; transport.rank() == 0 && peer < transport.size(); ++peer) {
+    RETURN_IF_ERROR(send_bytes(transport, peer, std::as_bytes(std::span(&message, 1)), waiting));
+    if (!copies.empty()) RETURN_IF_ERROR(send_bytes(transport, peer, std::as_bytes(copies), waiting));
+  }
   return choice;
 }
 
@@ -254,6 +263,10 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
     if (std::exchange(written, false)) {
       const Status uploaded = backend->upload(of_kinds({BufferKind::input}));
       if (!uploaded.ok()) return give_up(transport, uploaded.error().message);
+    }
+    if (!choice.copies.empty()) {
+      const Status copied = make_copies(choice.copies, joined, transport.rank(), *backend);
+      if (!copied.ok()) return give_up(transport, copied.error().message);
     }
     const bool one_by_one = inputs.change(choice.program);
     if (choice.refill != Refill::none && (one_by_one || backend->runs_ahead()))

@@ -9,7 +9,7 @@
 // Executions chosen at once overlap as far as their dependencies let them; where inputs change, a rank ends its own
 // part of one before it begins the next. Before a choice rank 0 has ended its own part of those chosen before; the
 // choice is a message to each other rank, which begins when it is there and its own part has ended. Nothing else keeps
-// the ranks together.
+// the ranks together. Before the executions each rank makes the copies within its caches that the choice names.
 #pragma once
 
 #include <functional>
@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "exec/cache_copies.h"
 #include "exec/losses.h"
 #include "exec/run.h"
 #include "program/session.h"
@@ -53,6 +54,7 @@ struct Chosen : Choice {
   std::function<void(int execution, int micro_batch)> refill_with;
   // Instead of executions: the states of all devices as they are now, which rank 0 is given.
   std::function<void(std::vector<StateTensor> states)> take_states;
+  std::vector<CacheCopy> copies = {};  // before the executions, in this order
 };
 Chosen states_to(std::function<void(std::vector<StateTensor> states)> take);
 

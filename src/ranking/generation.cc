@@ -13,6 +13,8 @@
 #include "base/cores.h"
 #include "graph/gguf/import.h"
 #include "graph/safetensors/import.h"
+#include "kernels/layout.h"
+#include "program/caches.h"
 #include "serving/batch.h"
 #include "sim/timed_graph.h"
 
@@ -105,6 +107,25 @@ double token_s(const std::vector<double>& ends, int64_t tokens) {
   return steady + (between_rows - steady) / static_cast<double>(std::min<int64_t>(executions_at_once, tokens));
 }
 
+// Of the device that takes the longest.
+Result<double> copied_position_s(const Scenario& scenario, const Session& session) {
+  const Program& program = session.programs.front();
+  const CostTable costs = cost_table(scenario, session.name.substr(0, session.name.find(' ')));
+  double longest = 0;
+  for (size_t d = 0; d < program.devices.size(); ++d) {
+    const DeviceId device = scenario.cluster.find_device(program.devices[d].name);
+    double all = 0;
+    for (const Cache& cache : caches_of(program, d)) {
+      const ComputeDesc& desc = program.descs[static_cast<size_t>(cache.desc)];
+      const CacheUpdate writes = cache_update_of(desc);
+      ASSIGN_OR_RETURN(const Cost cost, costs.cost(device, desc, program.devices[d].buffer(cache.buffer).name));
+      all += cost.time.value() / static_cast<double>(writes.samples * writes.steps);
+    }
+    longest = std::max(longest, all);
+  }
+  return longest;
+}
+
 }  // namespace
 
 Result<std::vector<GenerationTimes>> time_generation(const Scenario& scenario,
@@ -174,6 +195,7 @@ Result<ServerTimes> time_server(const Scenario& scenario, const Session& session
     time.per_position_s = (took[1] - took[0]) / static_cast<double>(begins[1] - begins[0]);
     time.at_none_s = took[0] - time.per_position_s * static_cast<double>(row);
   }
+  ASSIGN_OR_RETURN(times.copied_position_s, copied_position_s(scenario, session));
   return times;
 }
 

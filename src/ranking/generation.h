@@ -21,7 +21,9 @@ Result<std::vector<GenerationTimes>> time_generation(const Scenario& scenario,
                                                      const std::vector<TimedSession>& sessions, const Tier& tier,
                                                      size_t workers = 1);
 
-// What each execution of a server's session takes, whose sequences stand anywhere in the context. Errors: as above.
+// What each execution of a server's session takes, whose sequences stand anywhere in the context. A position that is
+// copied takes in each cache what the kernel that writes new positions takes for one; devices copy at the same time.
+// Errors: as above.
 Result<ServerTimes> time_server(const Scenario& scenario, const Session& session, const Tier& tier);
 
 // Tokens of all sequences in a second, from their prompts on.

@@ -146,16 +146,18 @@ void Engine::admit() {
     common = [this](uint64_t id, size_t slot) {
       return executions_.common_prefix(slot, active_.at(id).request.prompt);
     };
-  for (const auto& [id, slot, reused] : admission_.admit(common)) {
-    Active& active = active_.at(id);
-    in_slot_[slot] = id;
+  while (const auto joined = admission_.admit(common)) {
+    const auto& [slot, reused, lender] = joined->taken;
+    Active& active = active_.at(joined->id);
+    in_slot_[slot] = joined->id;
     active.cached = reused;
     counts_.cached_tokens += static_cast<uint64_t>(reused);
-    executions_.begin(slot, active.request.prompt);
+    if (lender) counts_.copied_tokens += static_cast<uint64_t>(reused);
+    executions_.begin(joined->taken, active.request.prompt);
   }
 }
 
-Choice Engine::next(const SessionState& state, bool (*cancelled)()) {
+Chosen Engine::next(const SessionState& state, bool (*cancelled)()) {
   if (const auto warm = executions_.warm_up(state, {})) return *warm;
   take_tokens(state);
   std::unique_lock lock(mutex_);
@@ -163,7 +165,7 @@ Choice Engine::next(const SessionState& state, bool (*cancelled)()) {
     if (stops_ || (cancelled != nullptr && cancelled())) {
       lock.unlock();
       finish_all(Finish::shutdown);
-      return {0, 0};
+      return Choice{0, 0};
     }
     admit();
     if (const BatchStep step = admission_.batch().step(); step.execution != Execution::none) {

@@ -38,7 +38,7 @@ struct EngineRequest {
   int64_t tokens = 1;           // at most
   Sampling sampling;
   std::function<bool(TokenId token)> on_token;  // true: the sequence ends with it
-  // Once, the last that is told. cached: so many tokens of the prompt were in the slot already.
+  // Once, the last that is told. cached: so many tokens of the prompt were in a slot already.
   std::function<void(Finish how, int64_t cached)> on_finish;
 };
 
@@ -74,7 +74,7 @@ class Engine {
     int64_t made = 0, cached = 0;
   };
 
-  Choice next(const SessionState& state, bool (*cancelled)());
+  Chosen next(const SessionState& state, bool (*cancelled)());
   void take_tokens(const SessionState& state);
   void finish(uint64_t id, Finish how);
   void finish_all(Finish how);

@@ -50,8 +50,10 @@ std::string prometheus_text(const ServingCounts& counts, const std::map<int, uin
   add_value(text, "requests_cancelled_total", "counter", "Requests whose client went away", counts.cancelled);
   add_value(text, "requests_failed_total", "counter", "Requests that the server broke off", counts.failed);
   add_value(text, "prompt_tokens_total", "counter", "Tokens of accepted prompts", counts.prompt_tokens);
-  add_value(text, "cached_tokens_total", "counter", "Tokens of prompts that a slot kept from the request before",
+  add_value(text, "cached_tokens_total", "counter", "Tokens of prompts that a slot kept of another request",
             counts.cached_tokens);
+  add_value(text, "copied_tokens_total", "counter", "Of the cached tokens, those that were copied from slot to slot",
+            counts.copied_tokens);
   add_value(text, "answer_tokens_total", "counter", "Tokens that were made", counts.answer_tokens);
   add_metric(text, "executions_total", "counter", "Executions of each Program");
   text += fmt::format("nlsplit_executions_total{{program=\"prefill\"}} {}\n", counts.prefills);

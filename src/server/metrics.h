@@ -23,7 +23,8 @@ struct ServingCounts {
   int64_t slots = 0, running = 0, waiting = 0;
   uint64_t accepted = 0, turned_away = 0, finished = 0, cancelled = 0, failed = 0;
   uint64_t prompt_tokens = 0, answer_tokens = 0;
-  uint64_t cached_tokens = 0;          // of prompts, which were in their slots already
+  uint64_t cached_tokens = 0;          // of prompts, which were in a slot already
+  uint64_t copied_tokens = 0;          // of those, in another one than the request's
   uint64_t prefills = 0, decodes = 0;  // executions
   double prefill_s = 0, decode_s = 0;  // in them, the choices between them included
   double request_s = 0;                // of those that finished, in their slots and waiting

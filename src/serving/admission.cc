@@ -8,19 +8,16 @@ bool Admission::offer(const WaitingRequest& request) {
   return true;
 }
 
-std::vector<JoinedRequest> Admission::admit(const CommonPrefixOf& common) {
-  std::vector<JoinedRequest> joined;
-  while (!waiting_.empty()) {
-    const WaitingRequest& first = waiting_.front();
-    CommonPrefix of_first;
-    if (common) of_first = [&](size_t slot) { return common(first.id, slot); };
-    const auto taken = batch_.slot_for(first.prompt, of_first);
-    if (!taken) break;
-    batch_.join(taken->slot, first.prompt, first.tokens, taken->reused);
-    joined.push_back({first.id, taken->slot, taken->reused});
-    waiting_.pop_front();
-  }
-  return joined;
+std::optional<JoinedRequest> Admission::admit(const CommonPrefixOf& common) {
+  if (waiting_.empty()) return std::nullopt;
+  const WaitingRequest first = waiting_.front();
+  CommonPrefix of_first;
+  if (common) of_first = [&](size_t slot) { return common(first.id, slot); };
+  const auto taken = batch_.slot_for(first.prompt, of_first);
+  if (!taken) return std::nullopt;
+  batch_.join(*taken, first.prompt, first.tokens);
+  waiting_.pop_front();
+  return JoinedRequest{first.id, *taken};
 }
 
 bool Admission::withdraw(uint64_t id) {

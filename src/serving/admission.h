@@ -5,7 +5,8 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <vector>
+#include <optional>
+#include <utility>
 
 #include "serving/batch.h"
 
@@ -18,17 +19,16 @@ struct WaitingRequest {
 
 struct JoinedRequest {
   uint64_t id = 0;
-  size_t slot = 0;
-  int64_t reused = 0;  // tokens of its prompt, which the slot keeps
+  SlotChoice taken;
 };
 
-// Of a request that waits and the sequence that a free slot had last: as CommonPrefix.
+// Of a request that waits and the sequence that a slot has or had last: as CommonPrefix.
 using CommonPrefixOf = std::function<int64_t(uint64_t id, size_t slot)>;
 
 class Admission {
  public:
   // most_waiting: beside those that run.
-  Admission(BatchForm form, int64_t most_waiting) : batch_(form), most_waiting_(most_waiting) {}
+  Admission(BatchForm form, int64_t most_waiting) : batch_(std::move(form)), most_waiting_(most_waiting) {}
 
   Batch& batch() { return batch_; }
   const Batch& batch() const { return batch_; }
@@ -36,8 +36,9 @@ class Admission {
 
   // false: there are as many as may wait and run.
   bool offer(const WaitingRequest& request);
-  // Those that waited longest take the free slots, as Batch::slot_for says.
-  std::vector<JoinedRequest> admit(const CommonPrefixOf& common);
+  // The one that waited longest takes a free slot, as Batch::slot_for says. Nothing: none waits, or no slot is free.
+  // Before the next call `common` must know that the slot has another sequence.
+  std::optional<JoinedRequest> admit(const CommonPrefixOf& common);
   // false: it does not wait.
   bool withdraw(uint64_t id);
 

@@ -1,6 +1,7 @@
 #include "serving/batch.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/check.h"
 
@@ -8,29 +9,37 @@ namespace nlsplit::inline serving {
 
 int64_t positions_of(int64_t prompt, int64_t tokens) { return prompt + tokens - 1; }
 
-Batch::Batch(BatchForm form) : form_(form), slots_(static_cast<size_t>(form.slots)) {}
+Batch::Batch(BatchForm form) : form_(std::move(form)), slots_(static_cast<size_t>(form_.slots)) {}
 
 std::optional<SlotChoice> Batch::slot_for(int64_t prompt, const CommonPrefix& common) const {
-  std::optional<SlotChoice> oldest, longest;
+  std::vector<int64_t> shared(slots_.size(), 0);
+  std::optional<size_t> oldest, longest;
   for (size_t s = 0; s < slots_.size(); ++s) {
-    if (!is_free(s)) continue;
     const int64_t kept = slots_[s].seen;
-    const int64_t reused = common && kept > 0 ? std::min({common(s), kept, prompt - 1}) : 0;
-    const auto is_older = [&](const auto& than) { return !than || slots_[s].left < slots_[than->slot].left; };
-    if (is_older(oldest)) oldest = {s, reused};
-    if (reused == 0 || reused < std::min(prompt - reused, kept - reused)) continue;
-    if (!longest || reused > longest->reused || (reused == longest->reused && is_older(longest))) longest = {s, reused};
+    if (common && kept > 0) shared[s] = std::min({common(s), kept, prompt - 1});
+    if (!is_free(s)) continue;
+    const auto is_older = [&](const auto& than) { return !than || slots_[s].left < slots_[*than].left; };
+    if (is_older(oldest)) oldest = s;
+    if (shared[s] == 0 || shared[s] < kept - shared[s]) continue;
+    if (!longest || shared[s] > shared[*longest] || (shared[s] == shared[*longest] && is_older(longest))) longest = s;
   }
-  return longest ? longest : oldest;
+  if (!oldest) return std::nullopt;
+  SlotChoice taken{.slot = longest.value_or(*oldest)};
+  taken.reused = shared[taken.slot];
+  for (size_t s = 0; s < slots_.size(); ++s) {
+    if (shared[s] > taken.reused && may_lend(s, taken.slot)) taken = {taken.slot, shared[s], s};
+  }
+  return taken;
 }
 
 int64_t Batch::running() const {
   return std::ranges::count_if(slots_, [](const Slot& slot) { return slot.most != 0; });
 }
 
-void Batch::join(size_t slot, int64_t prompt, int64_t tokens, int64_t reused) {
+void Batch::join(const SlotChoice& taken, int64_t prompt, int64_t tokens) {
+  const auto& [slot, reused, lender] = taken;
   CHECK(is_free(slot), "two sequences in one slot");
-  CHECK(reused >= 0 && reused < prompt && reused <= slots_[slot].seen, "a prefix that is not there");
+  CHECK(reused >= 0 && reused < prompt && reused <= slots_[lender.value_or(slot)].seen, "a prefix that is not there");
   CHECK(prompt > 0 && tokens > 0 && positions_of(prompt, tokens) <= form_.context, "a sequence without room");
   slots_[slot] = {.known = prompt, .seen = reused, .made = 0, .most = tokens, .left = 0};
 }

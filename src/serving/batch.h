@@ -4,7 +4,7 @@
 //
 //   Batch batch({.slots = 4, .chunk = 16, .context = 512});
 //   const auto taken = batch.slot_for(prompt.size(), common);   // where the prompt's beginning may lie already
-//   batch.join(taken->slot, prompt.size(), 64, taken->reused);
+//   batch.join(*taken, prompt.size(), 64);                      // …copy what a lender keeps of it
 //   const BatchStep step = batch.step();     // …run it; for each slot whose step gives a token:
 //   if (batch.made(slot)) batch.leave(slot);
 //
@@ -13,8 +13,9 @@
 // every sequence whose prompt has been read, and none waits for another's prompt longer than one execution takes
 // (Agrawal et al., "Sarathi-Serve", OSDI 2024).
 //
-// A slot keeps the keys and values of a sequence that has left. A later prompt that begins with the same tokens goes on
-// behind them.
+// A slot keeps the keys and values of its sequence, also after that has left. A later prompt that begins with the same
+// tokens goes on behind them, or behind a copy of them: slots lend each other what they keep, busy ones too. Copies are
+// made in the order in which sequences join, before the next execution.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +30,8 @@ struct BatchForm {
   int64_t slots = 1;    // sequences at once
   int64_t chunk = 1;    // tokens of a sequence that prefill takes; 1: there is no prefill
   int64_t context = 1;  // positions that are kept of a sequence
+  // [slot]: those with the same number lend each other what they keep; empty: all do.
+  std::vector<int> groups = {};
 };
 
 // Positions that a sequence needs: its last token is never seen by the model.
@@ -60,16 +63,17 @@ struct BatchRow {
   bool gives_tokens = false;  // before the last one
 };
 
-// Whether a prompt goes on behind what it shares with the sequence that its slot had last.
+// Whether a prompt goes on behind what it shares with the sequences that slots keep.
 enum class PrefixReuse : uint8_t { off, on };
 
 // Where a request runs, and how many of its prompt's tokens need not be seen again.
 struct SlotChoice {
   size_t slot = 0;
   int64_t reused = 0;
+  std::optional<size_t> lender = {};  // who keeps them; nothing: the slot itself
 };
-// How many tokens, from the first one on, a prompt shares with the sequence that a slot had last. Empty: nothing is
-// reused.
+// How many tokens, from the first one on, a prompt shares with the sequence that a slot has or had last. Empty: nothing
+// is reused.
 using CommonPrefix = std::function<int64_t(size_t slot)>;
 
 class Batch {
@@ -78,17 +82,18 @@ class Batch {
 
   const BatchForm& form() const { return form_; }
   // The free slot for a prompt of so many tokens. Nothing: none is free. It is the one that keeps the longest prefix of
-  // the prompt, if that is at least as long as the rest of the prompt, or as what the slot keeps besides: else users
-  // who share nothing but the first tokens of a template would take each other's slots in turn. Otherwise it is the
-  // slot that was left least recently. The last token of a prompt is always seen anew: its successor is wanted.
+  // the prompt, if that is at least as long as what the slot keeps besides, which is lost: else users who share nothing
+  // but the first tokens of a template would take each other's slots in turn. Otherwise it is the slot that was left
+  // least recently. Where another slot of the group, busy or free, keeps more of the prompt, that one lends it. The
+  // last token of a prompt is always seen anew: its successor is wanted.
   std::optional<SlotChoice> slot_for(int64_t prompt, const CommonPrefix& common) const;
   bool is_free(size_t slot) const { return slots_[slot].most == 0; }
   int64_t running() const;
 
   // A sequence with a prompt of so many tokens, of which at most so many are made. The slot is free, both are at least
-  // 1, and there is room: positions_of(prompt, tokens) <= context. reused: of the prompt's tokens the slot still keeps
-  // so many, as slot_for says.
-  void join(size_t slot, int64_t prompt, int64_t tokens, int64_t reused = 0);
+  // 1, and there is room: positions_of(prompt, tokens) <= context. What is reused is there, as slot_for says; from now
+  // on the slot keeps that and nothing else.
+  void join(const SlotChoice& taken, int64_t prompt, int64_t tokens);
   // The next execution; what it takes counts as seen from now on.
   BatchStep step();
   // The executions that may be chosen at once: chunks of prompts until the first prompt ends, or `most` tokens of each
@@ -109,6 +114,8 @@ class Batch {
     int64_t made = 0, most = 0;   // 0: the slot is free
     uint64_t left = 0;            // how many sequences had left when its last one did; 0: it had none
   };
+
+  bool may_lend(size_t from, size_t to) const { return form_.groups.empty() || form_.groups[from] == form_.groups[to]; }
 
   BatchForm form_;
   std::vector<Slot> slots_;

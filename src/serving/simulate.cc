@@ -44,9 +44,12 @@ std::vector<ServedRequest> simulate_serving(const RequestTrace& trace, const Bat
   };
   while (true) {
     while (next < requests.size() && requests[next].at_s <= now) arrive();
-    for (const auto& [id, slot, reused] : admission.admit(common)) {
-      in_slot[slot] = static_cast<size_t>(id);
-      served[id].cached = reused;
+    int64_t copied = 0;
+    while (const auto joined = admission.admit(common)) {
+      const auto& [slot, reused, lender] = joined->taken;
+      in_slot[slot] = static_cast<size_t>(joined->id);
+      served[joined->id].cached = reused;
+      copied += lender ? reused : 0;
     }
     const BatchStep step = admission.batch().step();
     if (step.execution == Execution::none) {
@@ -54,7 +57,7 @@ std::vector<ServedRequest> simulate_serving(const RequestTrace& trace, const Bat
       now = requests[next].at_s;
       continue;
     }
-    const double end = now + seconds_of(step, form, times);
+    const double end = now + seconds_of(step, form, times) + times.copied_position_s * static_cast<double>(copied);
     while (next < requests.size() && requests[next].at_s < end) arrive();  // meanwhile
     now = end;
     for (size_t s = 0; s < step.slots.size(); ++s) {

@@ -17,6 +17,7 @@ struct ExecutionTime {
 
 struct ServerTimes {
   ExecutionTime prefill, decode;
+  double copied_position_s = 0;  // that one slot lends another one
 };
 
 // [request], in the order of the trace. A request that never fits the context fails.

@@ -195,7 +195,7 @@ void add_serve_command(CLI::App& app, int& code) {
                    "status 429 (default: as many as run at once)")
       ->check(at_least(0));
   command->add_flag("--no-prefix-reuse", a->no_reuse,
-                    "Compute each prompt whole, also where its slot has kept its first tokens from the request before");
+                    "Compute each prompt whole, also where a slot keeps its first tokens of another request");
   command->add_option("--model-name", a->model, "What the model is called (default: by its file)")->type_name("NAME");
   command->add_option("--tokenizer", a->tokenizer, "tokenizer.json or FILE.gguf (default: the model's own)")
       ->type_name("FILE");

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "program/caches.h"
 #include "ranking/generation.h"
 #include "ranking/session.h"
 #include "report/serving_table.h"
@@ -58,11 +59,13 @@ Result<SimulatedServer> simulate_server(const ServeArguments& arguments) {
   SimulatedServer server;
   server.form = {.slots = loaded.scenario.batch,
                  .chunk = compiled.session.programs.size() > 1 ? of.chunk : 1,
-                 .context = of.context};
+                 .context = of.context,
+                 .groups = cache_groups(compiled.session, loaded.scenario.batch)};
   server.waiting = arguments.waiting < 0 ? server.form.slots : arguments.waiting;
   ASSIGN_OR_RETURN(server.times, time_server(loaded.scenario, compiled.session, *arguments.choice.tier));
-  server.summary = summary_of(simulate_serving(trace, server.form, server.waiting, server.times,
-                                               arguments.no_reuse ? PrefixReuse::off : PrefixReuse::on));
+  const bool reuses = !arguments.no_reuse && keeps_positions(compiled.session);
+  server.summary = summary_of(
+      simulate_serving(trace, server.form, server.waiting, server.times, reuses ? PrefixReuse::on : PrefixReuse::off));
   return server;
 }
 
@@ -91,6 +94,7 @@ std::string server_json(const SimulatedServer& server) {
                                        {"waiting", server.waiting},
                                        {"prefill", time(server.times.prefill)},
                                        {"decode", time(server.times.decode)},
+                                       {"copied_position_s", server.times.copied_position_s},
                                        {"summary", nlohmann::ordered_json::parse(summary_json(server.summary))}};
   return file.dump(2) + "\n";
 }

@@ -148,6 +148,20 @@ TEST(SimulatedServer, ReusesWhatTheTraceSaysIsShared) {
   EXPECT_EQ(summary_of(anew).cached_tokens, 0);
 }
 
+// The second comes beside the first one, takes over what that has seen by then, and ends with it.
+TEST(SimulatedServer, CopiesWhatABusySlotKeeps) {
+  const BatchForm form{.slots = 2, .chunk = 4, .context = 64};
+  const ServerTimes times{.prefill = {1, 0}, .decode = {0.1, 0}, .copied_position_s = 0.01};
+  const RequestTrace trace{0,
+                           {{.at_s = 0, .prompt = 16, .tokens = 1, .prefix = 16, .text = 3},
+                            {.at_s = 2.5, .prompt = 16, .tokens = 1, .prefix = 14, .text = 3}}};
+  const auto served = simulate_serving(trace, form, 0, times, PrefixReuse::on);
+  EXPECT_EQ(served[1].cached, 12);
+  EXPECT_DOUBLE_EQ(served[0].first_s, 4.12);
+  EXPECT_DOUBLE_EQ(served[1].first_s, 4.12);
+  EXPECT_DOUBLE_EQ(simulate_serving(trace, form, 0, times, PrefixReuse::off)[1].first_s, 7);
+}
+
 // Positions that are seen cost their time: of all slots, in the mean.
 TEST(SimulatedServer, IsSlowerWithLongerTexts) {
   const ServerTimes times{.prefill = {0, 0}, .decode = {0, 0.5}};

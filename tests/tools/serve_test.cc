@@ -143,6 +143,61 @@ TEST(Serve, ReusesPrefixesAndGivesTheSameTokens) {
   }
 }
 
+// One of three texts, and a few tokens more; some are drawn.
+json behind_a_text(int who) {
+  std::vector<int> prompt;
+  for (int t = 0; t < 33; ++t) prompt.push_back((who % 3 * 211 + t * 37) % 701);
+  for (int t = 0; t <= who % 5; ++t) prompt.push_back((who * 131 + t * 17) % 701);
+  json body = request(prompt, who == 0 ? 150 : 2 + who % 7);
+  if (who % 4 == 1) body.update({{"temperature", 1.5}, {"seed", who}});
+  return body;
+}
+
+// Requests that begin alike come beside one that runs, and then many at once, against each alone with all computed
+// anew: with layers on two machines, by threads and by MPI, in micro-batches, with replicas; heads on two; caches of
+// f16.
+TEST(Serve, LendsPrefixesAndGivesTheSameTokens) {
+  struct Case {
+    std::string plan;
+    int ranks;
+    std::string workload, model;
+  };
+  const std::string alone = "chunk: 4, sequences: 4, context: 256, candidates: 20",
+                    halves = alone + ", micro_batches: 2";
+  for (const auto& [plan, ranks, workload, model] : {Case{"one", 1, alone, ""},
+                                                     {"one", 1, alone, "&cache_bits=16"},
+                                                     {"layers", 1, alone, ""},
+                                                     {"layers", 2, alone, ""},
+                                                     {"layers", 1, halves, ""},
+                                                     {"replicas", 2, halves, ""},
+                                                     {"heads", 2, alone, ""}}) {
+    SCOPED_TRACE(fmt::format("{} {} {} {}", plan, ranks, workload, model));
+    constexpr int requests = 18;
+    std::vector<std::vector<int>> anew(requests), at_once(requests);
+    {
+      const Server server(fmt::format("--plan {} --no-prefix-reuse", plan), 1, workload, model);
+      for (int who = 0; who < requests; ++who) anew[static_cast<size_t>(who)] = server.tokens(behind_a_text(who));
+      EXPECT_EQ(server.metric("copied_tokens_total"), 0);
+    }
+    const Server server(fmt::format("--plan {} --waiting 20", plan), ranks, workload, model);
+    RawClient first(server.port());
+    json longest = behind_a_text(0);
+    longest["stream"] = true;
+    first.send(post("/v1/completions", longest.dump()));
+    first.receive("token_ids");
+    const json beside = server.complete(behind_a_text(3));
+    EXPECT_EQ(beside.at("choices").at(0).at("token_ids"), json(anew[3]));
+    EXPECT_EQ(cached_of(beside), 33);
+    EXPECT_EQ(server.metric("copied_tokens_total"), 33);
+    std::vector<std::thread> clients;
+    for (size_t who = 0; who < requests; ++who)
+      clients.emplace_back([&, who] { at_once[who] = server.tokens(behind_a_text(static_cast<int>(who))); });
+    for (std::thread& client : clients) client.join();
+    EXPECT_EQ(at_once, anew);
+    EXPECT_GT(server.metric("copied_tokens_total"), 33);
+  }
+}
+
 // The slot is full to the last position, and others run beside it before its prompt comes again.
 TEST(Serve, ReusesWhatOthersHaveNotOverwritten) {
   const Server anew("--plan one --no-prefix-reuse"), server("--plan one");

@@ -21,9 +21,10 @@ namespace nlsplit {
 
 inline const std::string small_tokenizer = NLS_SOURCE_DIR "/tests/text/fixtures/smollm2.json";
 
-inline std::string serving_scenario(
-    const std::string& workload = "chunk: 4, sequences: 3, context: 64, candidates: 20") {
-  return "model: zoo:llama?layers=3&hidden=48&heads=6&kv_heads=3&ffn=96&vocab=701\n"
+inline std::string serving_scenario(const std::string& workload = "chunk: 4, sequences: 3, context: 64, candidates: 20",
+                                    const std::string& more_of_model = {}) {
+  return "model: zoo:llama?layers=3&hidden=48&heads=6&kv_heads=3&ffn=96&vocab=701" + more_of_model +
+         "\n"
          "workload: {mode: generation, prompt: 8, tokens: 8, " +
          workload +
          "}\n"
@@ -36,14 +37,16 @@ inline std::string serving_scenario(
          "plans:\n"
          "  one: [rest@a]\n"
          "  layers: [..model.layers.0@a, rest@b]\n"
-         "  heads: [rest@tensor(a+b)]\n";
+         "  heads: [rest@tensor(a+b)]\n"
+         "  replicas: [..model.layers.0@a, rest@a+b]\n";
 }
 
 // `nlbench serve`, until the end of the scope.
 class Server {
  public:
-  explicit Server(const std::string& more, int ranks = 1, const std::string& workload = {}) {
-    const std::string text = workload.empty() ? serving_scenario() : serving_scenario(workload);
+  explicit Server(const std::string& more, int ranks = 1, const std::string& workload = {},
+                  const std::string& more_of_model = {}) {
+    const std::string text = workload.empty() ? serving_scenario() : serving_scenario(workload, more_of_model);
     const std::string how = ranks == 1
                                 ? std::string("exec ")
                                 : fmt::format("ASAN_OPTIONS=detect_leaks=0 exec mpirun {} --oversubscribe -np {} ",
