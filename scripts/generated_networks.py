@@ -1,4 +1,4 @@
-"""Twelve networks as people write them, with operators that have no hand-made kernels, and seeded weights: what
+"""Thirteen networks as people write them, with operators that have no hand-made kernels, and seeded weights: what
 `scripts/compare_onnxruntime --generated` runs. Layers and sizes are those of small networks of their kind.
 
     generated_networks.save("mel", path, batch=8, seed=1)
@@ -315,8 +315,42 @@ def super_resolution(b):
     return b.add("Clip", b.add("Add", x, b.resize(image, "cubic", 3)), b.constant(-1), b.constant(1))
 
 
+def rotary(b):
+    """Two blocks of a language model as PyTorch exports them: sines of positions, attention by Einsum, and a gated layer for those tokens
+    alone that a router chooses, scattered back."""
+    length, count, size, chosen = 128, 4, 64, 32
+    width = count * size
+    x, places = b.input(length, width), b.add("Mul", b.input(length), b.constant(100))
+    angles = b.add("Einsum", places, b.constant(1e4 ** (-np.arange(0, size, 2) / size)), equation="bi,j->bij")
+    angles = b.add("Unsqueeze", b.add("Concat", angles, angles, axis=2), b.integers(2))
+    cosine, sine = b.add("Cos", angles), b.add("Sin", angles)
+    mask = b.constant(np.tril(np.ones((length, length))), bool)
+
+    def rotated(x):
+        low, high = b.slice(x, 0, size // 2, 3), b.slice(x, size // 2, size, 3)
+        turned = b.add("Concat", b.add("Neg", high), low, axis=3)
+        return b.add("Add", b.add("Mul", x, cosine), b.add("Mul", turned, sine))
+
+    for _ in range(2):
+        y = b.layer_norm(x, width)
+        q, k, v = (b.reshape(b.dense(y, width, width), 0, length, count, size) for _ in range(3))
+        scores = b.add("Einsum", rotated(q), rotated(k), equation="bqhd,bkhd->bhqk")
+        scores = b.add("Where", mask, b.add("Mul", scores, b.constant(size ** -0.5)), b.constant(-1e9))
+        mixed = b.add("Einsum", b.add("Softmax", scores, axis=-1), v, equation="bhqk,bkhd->bqhd")
+        x = b.add("Add", x, b.dense(b.reshape(mixed, 0, length, width), width, width))
+        y = b.layer_norm(x, width)
+        scores = b.reshape(b.dense(y, width, 1), 0, length)
+        shares, which = b.add("TopK", scores, b.integers(chosen), outputs=2, axis=1)
+        which = b.add("Expand", b.add("Unsqueeze", which, b.integers(2)), b.integers(1, 1, width))
+        some = b.add("GatherElements", y, which, axis=1)
+        gated = b.add("Mul", b.silu(b.dense(some, width, 3 * width)), b.dense(some, width, 3 * width))
+        made = b.add("Mul", b.dense(gated, 3 * width, width), b.add("Unsqueeze", b.add("Sigmoid", shares), b.integers(2)))
+        x = b.add("ScatterElements", x, which, made, axis=1, reduction="add")
+    return b.layer_norm(x, width)
+
+
 NETWORKS = {f.__name__: f for f in (detector, unet, segmenter, recogniser, mel, diffusion, preprocessing, decode, decoder, quantized,
-                                    gelu_mlp, super_resolution)}
+                                    gelu_mlp, super_resolution, rotary)}
 
 
 def save(name, path, batch, seed):

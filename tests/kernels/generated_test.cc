@@ -1,6 +1,7 @@
 // Generated code against the reference evaluator and against the interpreter of its loops: random computations of all
 // operators it is for, at every level this machine has, with operands that end where memory does.
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -14,6 +15,7 @@
 #include "kernels/guarded_pages.h"
 #include "kernels/module/kernel_library.h"
 #include "kernels/random_generated.h"
+#include "kernels/random_operands.h"
 #include "kernels/run_kernel.h"
 
 namespace nlsplit::testing {
@@ -94,6 +96,7 @@ bool approximates(Op op) {
     case Op::Selu:
     case Op::Gelu:
     case Op::Pow:
+    case Op::LpPool:
     case Op::ReduceLogSum:
     case Op::ReduceLogSumExp:
     case Op::Softmax:
@@ -190,6 +193,23 @@ TEST(GeneratedLimits, RefuseManyOperandsAndTaps) {
                 {"roi", std::vector<double>{0.1, 0.1, 0.1, 0.1, 0.9, 0.9, 0.9, 0.9}},
                 {"scales", std::vector<double>(4, 1.0)}};
   EXPECT_EQ(refuse_lowering(crop), "its taps are too many");
+}
+
+// What loops read back of the result lies inside, as operands do.
+TEST(GeneratedLimits, RefuseToReadBesideTheResult) {
+  const auto reading = [](int64_t beside) {
+    LoopWriter w;
+    w.loops.output = {DType::i64, 4};
+    w.loops.extents = {1, 4};
+    w.loops.axes = w.loops.rows = 1;
+    const int at = w.axis(1);
+    const Element x = w.written(w.add(at, w.integer(beside)));
+    w.loops.folds = {{.first_axis = 1, .end_axis = 2, .stored = w.stored(x), .place = at}};
+    return verify(w.loops);
+  };
+  EXPECT_TRUE(reading(0).ok());
+  EXPECT_THAT(reading(1).error().message, ::testing::HasSubstr("the result is read from 1 to 4 of 4"));
+  EXPECT_FALSE(reading(-1).ok());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Generated, ::testing::ValuesIn(generated_ops()),

@@ -1,13 +1,10 @@
-// Random computations that code is generated for: any types, uneven shapes, broadcasting, indices that lie outside,
-// numbers that are no numbers.
+// Random computations that code is generated for: any types, uneven shapes, broadcasting.
 //
 //   std::optional<ComputeDesc> desc = random_generated(Op::Where, random);   // none: this draw is not a valid one
-//   std::vector<std::string> operands = random_operands(*desc, random);      // their bytes
 #pragma once
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -129,6 +126,18 @@ class RandomGenerated {
                    {"roi", roi},
                    {"scales", scales},
                    {"sizes", sizes}};
+  }
+
+  void windows(const Shape& image) {
+    Ints kernel, strides, dilations, pads;
+    for (size_t axis = 2; axis < image.size(); ++axis) {
+      kernel.push_back(between(1, 3));
+      strides.push_back(between(1, 2));
+      dilations.push_back(between(1, 2));
+    }
+    for (size_t i = 0; i < 2 * kernel.size(); ++i)
+      pads.push_back(chance(0.5) ? 0 : between(0, kernel[i % kernel.size()] - 1));
+    desc_.attrs = {{"dilations", dilations}, {"kernel_shape", kernel}, {"pads", pads}, {"strides", strides}};
   }
 
   std::string reduction() { return std::string(pick({"none", "none", "add", "mul", "max", "min"})); }
@@ -353,6 +362,73 @@ class RandomGenerated {
       }
       case Op::Einsum:
         return einsum();
+      case Op::MatMul: {
+        const DType type = often_float();
+        const Shape lead = any_shape(between(0, 2));
+        const int64_t inner = between(1, 20);
+        Shape a = broadcastable(lead), b = broadcastable(lead);
+        if (a.empty() ? chance(0.7) : true) a.push_back(between(1, 9));
+        a.push_back(inner), b.push_back(inner);
+        if (b.size() > 1 || chance(0.7)) b.push_back(between(1, 20));
+        input(type, a);
+        return input(type, b);
+      }
+      case Op::Conv: {
+        const Shape image = any_shape(between(3, 5));
+        const int64_t groups = between(1, 2), depth = between(1, 3), filters = groups * between(1, 3);
+        windows(image);
+        set_attr(desc_.attrs, "group", groups);
+        const DType type = float_type();
+        Shape x = image, weights = attr_ints(desc_.attrs, "kernel_shape");
+        x[1] = groups * depth;
+        weights.insert(weights.begin(), {filters, depth});
+        input(type, x);
+        input(type, weights);
+        if (chance(0.5)) input(type, {filters});
+        return;
+      }
+      case Op::MaxPool:
+      case Op::AveragePool:
+      case Op::LpPool: {
+        const Shape image = any_shape(between(3, 5));
+        windows(image);
+        if (op_ != Op::MaxPool) std::erase_if(desc_.attrs, [](const auto& attr) { return attr.name == "dilations"; });
+        set_attr(desc_.attrs, "ceil_mode", between(0, 1));
+        if (op_ == Op::AveragePool) set_attr(desc_.attrs, "count_include_pad", between(0, 1));
+        if (op_ == Op::LpPool) set_attr(desc_.attrs, "p", between(1, 3));
+        return input(float_type(), image);
+      }
+      case Op::MaxUnpool: {
+        const Shape shape = any_shape(between(3, 4));
+        Shape to = shape;
+        for (size_t axis = 0; axis < to.size(); ++axis) to[axis] = axis < 2 ? 0 : 2 * to[axis];
+        desc_.attrs = {{"shape", to}};
+        input(float_type(), shape);
+        return input(DType::i64, shape);
+      }
+      case Op::GridSample: {
+        const Shape image = any_shape(4);
+        const char* modes[] = {"linear", "linear", "nearest", "cubic"};
+        const char* paddings[] = {"zeros", "border", "reflection"};
+        desc_.attrs = {{"align_corners", between(0, 1)},
+                       {"mode", std::string(modes[random_.below(4)])},
+                       {"padding_mode", std::string(paddings[random_.below(3)])}};
+        input(float_type(), image);
+        return input(float_type(), {image[0], between(1, 5), between(1, 20), 2});
+      }
+      case Op::RoiAlign: {
+        const int64_t regions = between(1, 4);
+        desc_.attrs = {
+            {"coordinate_transformation_mode", std::string(chance(0.5) ? "half_pixel" : "output_half_pixel")},
+            {"mode", std::string(chance(0.5) ? "avg" : "max")},
+            {"output_height", between(1, 4)},
+            {"output_width", between(1, 5)},
+            {"sampling_ratio", between(0, 3)},
+            {"spatial_scale", pick({1.0, 0.5, 0.25})}};
+        input(float_type(), any_shape(4));
+        input(float_type(), {regions, 4});
+        return input(DType::i64, {regions});
+      }
       case Op::OneHot: {
         const Shape shape = any_shape(std::min<int64_t>(axes, 3));
         desc_.attrs = {{"axis", between(-1, static_cast<int64_t>(shape.size()))}, {"depth", between(1, 12)}};
@@ -384,53 +460,5 @@ class RandomGenerated {
 };
 
 inline std::optional<ComputeDesc> random_generated(Op op, Random& random) { return RandomGenerated(op, random).draw(); }
-
-// odd: now and then zeros of both signs, infinities, what is no number, and the greatest and least.
-inline std::vector<std::string> random_operands(const ComputeDesc& desc, Random& random, bool odd) {
-  std::vector<std::string> operands;
-  const bool gathers = desc.op == Op::GatherElements || desc.op == Op::GatherND || desc.op == Op::ReverseSequence ||
-                       desc.op == Op::ScatterElements || desc.op == Op::ScatterND;
-  for (size_t i = 0; i < desc.inputs.size(); ++i) {
-    const TensorType& type = desc.inputs[i];
-    const auto count = static_cast<size_t>(element_count(type.shape));
-    const bool index = (gathers && i == 1) || (desc.op == Op::OneHot && i == 0);
-    if (is_real(type.dtype)) {
-      std::vector<double> values(count);
-      for (double& value : values) {
-        value = random.normal() * (random.uniform() < 0.2 ? 20 : 1);
-        if (index) value = std::floor(value * 5);
-        if (!odd || random.uniform() > 0.1) continue;
-        const double all[] = {0.0,
-                              -0.0,
-                              1.0,
-                              -1.0,
-                              0.5,
-                              2.5,
-                              std::numeric_limits<double>::infinity(),
-                              -std::numeric_limits<double>::infinity(),
-                              std::numeric_limits<double>::quiet_NaN(),
-                              1e30,
-                              -1e30,
-                              1e-30,
-                              100.0,
-                              -100.0,
-                              6e4,
-                              1e-6};
-        value = all[random.below(std::size(all))];
-      }
-      operands.push_back(raw_of(type.dtype, std::span<const double>(values)));
-    } else {
-      std::vector<int64_t> values(count);
-      for (int64_t& value : values) {
-        value = static_cast<int64_t>(random.below(41)) - 20;
-        if (desc.op == Op::Resize) continue;  // the reference's are doubles
-        if (!index && random.uniform() < 0.3) value = static_cast<int64_t>(random.below(UINT64_MAX));
-        if (odd && random.uniform() < 0.05) value = random.uniform() < 0.5 ? INT64_MIN : INT64_MAX;
-      }
-      operands.push_back(raw_of(type.dtype, std::span<const int64_t>(values)));
-    }
-  }
-  return operands;
-}
 
 }  // namespace nlsplit::testing

@@ -1,4 +1,5 @@
 // Einsum: for each combination of the result's labels a sum over those of the others, in the order of the reference.
+// MatMul of types that no other kernel takes is one.
 #include <algorithm>
 #include <map>
 
@@ -41,10 +42,31 @@ struct EinsumLoops {
   std::vector<SummedLabel> summed;
 };
 
+// A vector on the left is a row, on the right a column; the added axis is not in the result.
+EinsumTerms matmul_terms(Types types) {
+  enum : int { row = 'i', inner = 'k', column = 'j' };
+  EinsumTerms terms;
+  const auto lead = [](size_t axes) {
+    std::vector<int> labels;
+    for (size_t axis = 0; axis + 2 < axes; ++axis)
+      labels.push_back(static_cast<int>(axis + 2) - static_cast<int>(axes));
+    return labels;
+  };
+  const size_t a = types[0].shape.size(), b = types[1].shape.size();
+  std::vector<int> left = lead(a), right = lead(b);
+  terms.output = lead(std::max(a, b));
+  if (a > 1) left.push_back(row), terms.output.push_back(row);
+  left.push_back(inner), right.push_back(inner);
+  if (b > 1) right.push_back(column), terms.output.push_back(column);
+  terms.inputs = {left, right};
+  return terms;
+}
+
 EinsumLoops einsum_loops(const ComputeDesc& desc) {
   const size_t own = desc.own_inputs();
   const std::span<const TensorType> types(desc.inputs.data(), own);
-  const EinsumTerms terms = einsum_terms(types, attr_string(desc.attrs, "equation")).value();
+  const EinsumTerms terms =
+      desc.op == Op::MatMul ? matmul_terms(types) : einsum_terms(types, attr_string(desc.attrs, "equation")).value();
   EinsumLoops loops{Space(desc.outputs[0].shape, own), {}};
   std::map<int, SummedLabel> summed;
   for (size_t i = 0; i < own; ++i) {
@@ -71,6 +93,7 @@ EinsumLoops einsum_loops(const ComputeDesc& desc) {
 }  // namespace
 
 std::string refuse_einsum(const ComputeDesc& desc) {
+  if (desc.op == Op::MatMul && desc.own_inputs() > 2) return "its bias is added to what is rounded";
   for (const TensorType& type : desc.inputs) {
     if (element_count(type.shape) == 0) return "there is nothing to multiply";
   }

@@ -17,11 +17,6 @@ int two_to(LoopWriter& w, int n) {
   return w.convert(LoopCode::from_bits, w.binary(LoopCode::shift_left, exponent, w.integer(52)), Scalar::f64);
 }
 
-int within(LoopWriter& w, int x, double low, double high) {  // what is no number stays so
-  const int at_least = w.choose(w.less(x, w.number(low)), w.number(low), x);
-  return w.choose(w.less(w.number(high), at_least), w.number(high), at_least);
-}
-
 // (e^r - 1) / 2 as p / (q - p), |r| <= log(2) / 2.
 struct Fraction {
   int above, below;
@@ -36,6 +31,11 @@ Fraction half_of_exponential_less_one(LoopWriter& w, int r) {
 }
 
 }  // namespace
+
+int within(LoopWriter& w, int x, double low, double high) {
+  const int at_least = w.choose(w.less(x, w.number(low)), w.number(low), x);
+  return w.choose(w.less(w.number(high), at_least), w.number(high), at_least);
+}
 
 int polynomial(LoopWriter& w, int x, std::span<const double> coefficients) {
   int sum = w.number(coefficients[0]);

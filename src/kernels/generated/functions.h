@@ -27,5 +27,6 @@ int power(LoopWriter& w, int x, int y);
 int polynomial(LoopWriter& w, int x, std::span<const double> coefficients);  // highest power first
 int monic(LoopWriter& w, int x, std::span<const double> coefficients);       // the same with 1 for the highest
 int with_sign_of(LoopWriter& w, int size, int x);                            // of f64
+int within(LoopWriter& w, int x, double low, double high);                   // of f64; what is no number stays so
 
 }  // namespace nlsplit::inline kernels

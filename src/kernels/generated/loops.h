@@ -75,7 +75,7 @@ struct LoopTable {
 // A reduction, done once for each point of the first `rows` axes: over its own axes, the last one the fastest, each
 // accumulator begins as `first` and becomes `next`, all at once. Accumulators keep their values for what comes after.
 struct Accumulator {
-  int first = -1, next = -1;  // terms; `first` of constants and accumulators of folds before
+  int first = -1, next = -1;  // terms; `first` by the row and accumulators of folds before
   friend bool operator==(const Accumulator&, const Accumulator&) = default;
 };
 struct Fold {

@@ -23,7 +23,12 @@ bool is_move(Op op) {
 bool is_gather(Op op) {
   return op == Op::GatherElements || op == Op::GatherND || op == Op::OneHot || op == Op::ReverseSequence;
 }
-bool is_scatter(Op op) { return op == Op::ScatterElements || op == Op::ScatterND; }
+bool is_scatter(Op op) { return op == Op::ScatterElements || op == Op::ScatterND || op == Op::MaxUnpool; }
+bool is_product(Op op) { return op == Op::Einsum || op == Op::MatMul; }
+bool is_window_in_loops(Op op) {
+  return op == Op::Conv || op == Op::MaxPool || op == Op::AveragePool || op == Op::LpPool;
+}
+bool is_sampling(Op op) { return op == Op::GridSample || op == Op::RoiAlign; }
 
 constexpr LoopFamily loop_families[] = {
     {is_function_in_loops, refuse_function, lower_elementwise},
@@ -33,7 +38,9 @@ constexpr LoopFamily loop_families[] = {
     {is_move, refuse_move, lower_move},
     {is_gather, refuse_gather, lower_gather},
     {is_scatter, refuse_scatter, lower_scatter},
-    {[](Op op) { return op == Op::Einsum; }, refuse_einsum, lower_einsum},
+    {is_product, refuse_einsum, lower_einsum},
+    {is_sampling, refuse_sampling, lower_sampling},
+    {is_window_in_loops, refuse_windows, lower_windows},
     {[](Op op) { return op == Op::Resize; }, refuse_resize, lower_resize},
     {is_along_axes, refuse_along_axes, lower_along_axes},
 };

@@ -43,6 +43,8 @@ Loops lower_move(const ComputeDesc& desc);
 Loops lower_gather(const ComputeDesc& desc);
 Loops lower_scatter(const ComputeDesc& desc);
 Loops lower_einsum(const ComputeDesc& desc);
+Loops lower_sampling(const ComputeDesc& desc);
+Loops lower_windows(const ComputeDesc& desc);
 Loops lower_along_axes(const ComputeDesc& desc);
 std::string refuse_along_axes(const ComputeDesc& desc);
 Loops lower_resize(const ComputeDesc& desc);
@@ -50,6 +52,8 @@ std::string refuse_move(const ComputeDesc& desc);
 std::string refuse_gather(const ComputeDesc& desc);
 std::string refuse_scatter(const ComputeDesc& desc);
 std::string refuse_einsum(const ComputeDesc& desc);
+std::string refuse_sampling(const ComputeDesc& desc);
+std::string refuse_windows(const ComputeDesc& desc);
 std::string refuse_resize(const ComputeDesc& desc);
 
 }  // namespace nlsplit::inline kernels

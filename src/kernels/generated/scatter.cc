@@ -1,5 +1,5 @@
-// A copy of the data, then updates that are written into it one after the other: of equal indices the last counts, or
-// all do in their order. Rows are what no update crosses.
+// A copy of the data, or zeros, then updates that are written into it one after the other: of equal indices the last
+// counts, or all do in their order. Rows are what no update crosses.
 #include <fmt/format.h>
 
 #include "graph/operators/shapes.h"
@@ -33,6 +33,10 @@ class ScatterWriter {
     const int at = w_.add(row_start(), begin_fold({row_elements_}));
     end_fold(w_.read(0, at), at);
   }
+  void clear() {
+    const int at = w_.add(row_start(), begin_fold({row_elements_}));
+    end_fold(w_.rounded(w_.number(0), w_.loops.output.dtype), at);
+  }
 
   int row_start() { return row(row_elements_); }
   int row(int64_t elements) { return w_.multiply(w_.axis(0), w_.integer(elements)); }
@@ -46,6 +50,7 @@ class ScatterWriter {
   }
   int axis(size_t which) { return w_.axis(fold_.first_axis + static_cast<int>(which)); }
 
+  void replace(const Element& x, int to) { end_fold(x, to); }
   void update(int from, int to) {
     const std::string& reduction = attr_string(desc_.attrs, "reduction");
     const Element update = w_.read(2, from);
@@ -103,13 +108,23 @@ void scatter_nd(LoopWriter& w, const ComputeDesc& desc) {
   scatter.update(w.add(w.multiply(tuple, w.integer(part)), scatter.axis(1)), to);
 }
 
+// Indices are into the whole result.
+void max_unpool(LoopWriter& w, const ComputeDesc& desc) {
+  ScatterWriter scatter(w, desc, 1);
+  scatter.clear();
+  const int from = scatter.begin_fold({element_count(desc.inputs[0].shape)});
+  scatter.replace(w.read(0, from), w.clamped(w.read(1, from).term, 0, w.loops.output.count - 1));
+}
+
 }  // namespace
 
 std::string refuse_scatter(const ComputeDesc& desc) {
+  if (element_count(desc.outputs[0].shape) == 0) return "there is nothing to scatter into";
   for (const TensorType& type : desc.inputs) {
     if (element_count(type.shape) == 0) return "there is nothing to scatter";
   }
   if (!desc.epilogue.empty()) return "steps behind what is written more than once";
+  if (desc.op == Op::MaxUnpool) return "";
   if (desc.inputs[0].dtype == DType::boolean && attr_string(desc.attrs, "reduction") != "none")
     return "truth values are no numbers";
   return is_index_in_loops(desc.inputs[1].dtype) ? "" : fmt::format("{} are no indices", to_string(desc.inputs[1]));
@@ -120,6 +135,8 @@ Loops lower_scatter(const ComputeDesc& desc) {
   add_inputs(w, desc);
   if (desc.op == Op::ScatterND)
     scatter_nd(w, desc);
+  else if (desc.op == Op::MaxUnpool)
+    max_unpool(w, desc);
   else
     scatter_elements(w, desc);
   return std::move(w.loops);
