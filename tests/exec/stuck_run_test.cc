@@ -150,6 +150,23 @@ TEST_F(StuckRun, MemoryThatIsGoneLeavesARecord) {
   EXPECT_THAT(refused.text, HasSubstr("ended   the system refuses to give this process more memory"));
 }
 
+// UCX has handlers of its own for these signals.
+TEST_F(StuckRun, CrashesLeaveRecordsOverUcxToo) {
+  const std::string over_ucx =
+      "OMPI_MCA_pml=ucx OMPI_MCA_pml_ucx_tls=any OMPI_MCA_pml_ucx_devices=any UCX_TLS=tcp,self STUCK_RANK=1 STUCK_AFTER=5 ";
+  for (const auto& [how, ended] : {std::pair{"crash", "this rank crashed: SIGSEGV"},
+                                   std::pair{"bus", "memory that is shared by a file is gone (SIGBUS)"}}) {
+    const StuckOutcome run = run_shell(mpirun(over_ucx + "STUCK_HOW=" + how) + "saved --heartbeat 5");
+    if (run.text.find("ucx cannot be selected") != std::string::npos) GTEST_SKIP() << "this Open MPI has no UCX";
+    EXPECT_NE(run.code, 0);
+    const StuckOutcome why = run_shell("cd " + dir_ + " && bin/nlbench explain-failure nlbench.flight");
+    EXPECT_THAT(why.text, AllOf(HasSubstr(std::string("ended   ") + ended), HasSubstr("rank 1 (B on host "),
+                                HasSubstr(" computes slot ")))
+        << run.text;
+    fs::remove_all(dir_ + "/nlbench.flight");
+  }
+}
+
 TEST_F(StuckRun, SigtermLeavesARecordWhereAPlaceIsNamed) {
   const std::string run =
       environment_ + "STUCK_HOW=0 timeout --preserve-status 1 bin/nlbench run saved --transport threads ";

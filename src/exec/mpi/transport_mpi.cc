@@ -7,6 +7,7 @@
 #endif
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <chrono>
 #include <csignal>
@@ -214,6 +215,29 @@ class MpiTransport : public Transport {
   MpiCollectives collectives_{failure_, requests_, waiting_.pauses()};
 };
 
+// What this process does when it crashes stays. UCX takes these signals for itself when MPI starts, and says less of a
+// crash than base/memory_faults.h and a run's flight records do.
+class KeptCrashSignals {
+ public:
+  KeptCrashSignals() {
+    for (size_t i = 0; i < kept_.size(); ++i) ::sigaction(signals[i], nullptr, &kept_[i]);
+  }
+  ~KeptCrashSignals() {
+    for (size_t i = 0; i < kept_.size(); ++i) ::sigaction(signals[i], &kept_[i], nullptr);
+  }
+  KeptCrashSignals(const KeptCrashSignals&) = delete;
+  KeptCrashSignals& operator=(const KeptCrashSignals&) = delete;
+
+ private:
+  static constexpr std::array signals = {SIGSEGV, SIGBUS, SIGILL, SIGFPE};
+  std::array<struct sigaction, signals.size()> kept_{};
+};
+
+int start_mpi_library(int& provided) {
+  const KeptCrashSignals kept;
+  return MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
+}
+
 // Before MPI starts. What the user has set stays.
 void set_up_mpi([[maybe_unused]] bool by_launcher) {
 #ifdef OPEN_MPI
@@ -247,9 +271,8 @@ Result<std::unique_ptr<Transport>> start_mpi(TransportOptions options) {
   watch.resolve_name();
   int provided = MPI_THREAD_SINGLE;
   set_up_mpi(options.as.by_launcher);
-  if (const int code = MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided); code != MPI_SUCCESS) {
+  if (const int code = start_mpi_library(provided); code != MPI_SUCCESS)
     return failed("MPI does not start: " + mpi_error_text(code));
-  }
   watch.mpi_has_started();
   guard.reset();  // what follows keeps its own time
   if (provided < MPI_THREAD_FUNNELED) {
