@@ -252,7 +252,10 @@ ComputeDesc linear_of_experts(const ComputeDesc& desc, size_t weights, int64_t r
   const TensorType& all = desc.inputs[weights];
   ComputeDesc linear;
   linear.op = Op::Linear;
-  linear.kernel = {is_scaled(all.dtype) ? KernelName::linear_blocks : KernelName::linear, desc.kernel.level};
+  linear.kernel = {is_scaled(all.dtype)       ? KernelName::linear_blocks
+                   : all.dtype == DType::bf16 ? KernelName::linear_bf16
+                                              : KernelName::linear,
+                   desc.kernel.level};
   linear.weights = 0b10;
   linear.inputs = {{DType::f32, {rows, all.shape[2]}}, {all.dtype, {all.shape[1], all.shape[2]}}};
   linear.outputs = {{DType::f32, {rows, all.shape[1]}}};

@@ -231,6 +231,8 @@ struct Linear {
     return round_up(k, linear_blocks_at_once(isa) * linear_block) / (linear_blocks_at_once(isa) * linear_block) *
            linear_step_bytes(isa, two_scales);
   }
+  // Of a row of x in bf16, as whole vectors of pairs.
+  int64_t pair_bytes() const { return saturating_product(saturating_round_up(k, 2 * widest_vector), 2); }
 };
 Linear linear_of(const ComputeDesc& desc);
 

@@ -47,7 +47,8 @@ Tensor reference(const ComputeDesc& desc, std::vector<const Tensor*> inputs) {
   return run_reference(wide, inputs)[0];
 }
 
-// What rounding x to blocks of bytes may change: each element by half of a 127th of the largest of its block.
+// What rounding x to blocks of bytes may change: each element by half of a 127th of the largest of its block. To bf16 an
+// element is rounded by less, by half of a 128th of its own size.
 std::vector<double> rounding_of(const ComputeDesc& desc, const Tensor& x, const Tensor& weights) {
   const Tensor w = widened_tensor(weights);
   const size_t n = static_cast<size_t>(w.type.shape[0]), k = static_cast<size_t>(w.type.shape[1]);
@@ -82,7 +83,9 @@ class LinearOf : public ::testing::TestWithParam<std::tuple<Isa, DType>> {
   }
   ComputeDesc chosen(ComputeDesc desc) const {
     desc.kernel = choose_kernel(desc, isa()).value();
-    EXPECT_EQ(desc.kernel.name, is_scaled(type()) ? KernelName::linear_blocks : KernelName::linear);
+    EXPECT_EQ(desc.kernel.name, is_scaled(type())        ? KernelName::linear_blocks
+                                : type() == DType::bf16 ? KernelName::linear_bf16
+                                                        : KernelName::linear);
     EXPECT_TRUE(verify(desc).ok()) << verify(desc).error().to_string();
     return desc;
   }
@@ -101,7 +104,7 @@ TEST_P(LinearOf, AgreesWithTheReference) {
         const Tensor want = reference(desc, {&x, &w, &b}), got = run_kernel(*library_, desc, {&x, &w, &b})[0];
         const std::vector<double> most = rounding_of(desc, x, w);
         for (size_t i = 0; i < want.values.size(); ++i) {
-          const double bound = is_scaled(type()) ? most[i] : most[i] * 1e-3;
+          const double bound = type() == DType::f16 ? most[i] * 1e-3 : most[i];
           ASSERT_NEAR(got.values[i], want.values[i], bound + 1e-6) << signature(desc) << " " << i;
         }
       }
@@ -128,7 +131,7 @@ TEST_P(LinearOf, ReadsEveryBitOfTheWeights) {
 }
 
 // Alone, among others, by columns, by several workers: every element has the same bits. So has it where the CPU's
-// products of bytes are left out, and with them the panels that many rows have.
+// products of bytes, or of pairs of bf16, are left out, and with them the panels that many rows have.
 TEST_P(LinearOf, BitsDependOnNoOtherRow) {
   const int64_t k = widths().back();
   const Tensor x = random_tensor({DType::f32, {2, 13, k}}, 1), w = weights_of({type(), {45, k}}, 2),

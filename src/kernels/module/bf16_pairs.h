@@ -52,11 +52,10 @@ struct PairsByFloats {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(pairs), 16));
 #elif defined(__AVX2__)
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_castps_si256(pairs), 16));
+#elif defined(__SSE2__)
+    return _mm_castsi128_ps(_mm_slli_epi32(_mm_castps_si128(pairs), 16));
 #else
-    alignas(64) float each[width];
-    store(each, pairs);
-    for (float& one : each) one = std::bit_cast<float>(std::bit_cast<uint32_t>(one) << 16);
-    return load(each);
+    return vreinterpretq_f32_u32(vshlq_n_u32(vreinterpretq_u32_f32(pairs), 16));
 #endif
   }
   static Packet second(const Packet& pairs) {

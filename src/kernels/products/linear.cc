@@ -1,4 +1,4 @@
-// Linear with weights of f32, f16 or bf16, as they are stored: rows by rows, a vector of products at a time.
+// Linear with weights of f32 or f16, as they are stored: rows by rows, a vector of products at a time.
 #include "kernels/products/linear.h"
 
 #include <array>
@@ -20,12 +20,6 @@ struct F16 {
   static constexpr DType type = DType::f16;
   using Stored = uint16_t;
   static Packet read(const uint16_t* from) { return load_f16(from); }
-};
-
-struct Bf16 {
-  static constexpr DType type = DType::bf16;
-  using Stored = uint16_t;
-  static Packet read(const uint16_t* from) { return load_bf16(from); }
 };
 
 template <class Type, int rows, int x_rows>
@@ -108,14 +102,7 @@ void run_floats(const KernelCall& call) {
 }
 
 void run_linear(const KernelCall& call) {
-  switch (call.desc->inputs[1].dtype) {
-    case DType::f16:
-      return run_floats<F16>(call);
-    case DType::bf16:
-      return run_floats<Bf16>(call);
-    default:
-      return run_floats<Full>(call);
-  }
+  call.desc->inputs[1].dtype == DType::f16 ? run_floats<F16>(call) : run_floats<Full>(call);
 }
 
 }  // namespace

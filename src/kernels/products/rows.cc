@@ -40,10 +40,15 @@ std::string refuse_linear_blocks(const ComputeDesc& desc) {
   return all_floats_but_weights(desc) ? "" : "what is not weights is not f32";
 }
 
+std::string refuse_linear_bf16(const ComputeDesc& desc) {
+  if (desc.inputs[1].dtype != DType::bf16) return fmt::format("{} is not bf16", to_string(desc.inputs[1]));
+  return all_floats_but_weights(desc) ? "" : "what is not weights is not f32";
+}
+
 std::string refuse_linear(const ComputeDesc& desc) {
   const DType weights = desc.inputs[1].dtype;
-  if (weights != DType::f32 && !is_half(weights))
-    return fmt::format("{} is not f32, f16 or bf16", to_string(desc.inputs[1]));
+  if (weights != DType::f32 && weights != DType::f16)
+    return fmt::format("{} is not f32 or f16", to_string(desc.inputs[1]));
   return all_floats_but_weights(desc) ? "" : "what is not weights is not f32";
 }
 
@@ -66,13 +71,21 @@ Bytes scratch_linear_blocks(const ComputeDesc& desc, Isa isa, int workers) {
       saturating_sum(saturating_product(linear.m, linear.x_bytes(isa, desc.inputs[1].dtype == DType::q6_k)), panels));
 }
 
+Bytes scratch_linear_bf16(const ComputeDesc& desc, Isa, int) {
+  const Linear linear = linear_of(desc);
+  return bytes(saturating_product(linear.m, linear.pair_bytes()));
+}
+
 Bytes scratch_experts(const ComputeDesc& desc, Isa isa, int workers) {
   const ExpertsSizes sizes = experts_of(desc);
   const auto part = [](int64_t bytes) { return saturating_round_up(bytes, ExpertsSizes::alignment); };
   int64_t linear = 0;
   for (size_t i = 3; i < 6; ++i) {
-    if (!is_scaled(desc.inputs[i].dtype)) continue;
-    linear = std::max(linear, scratch_linear_blocks(linear_of_experts(desc, i, sizes.rows), isa, workers).value());
+    const ComputeDesc one = linear_of_experts(desc, i, sizes.rows);
+    if (is_scaled(desc.inputs[i].dtype))
+      linear = std::max(linear, scratch_linear_blocks(one, isa, workers).value());
+    else if (desc.inputs[i].dtype == DType::bf16)
+      linear = std::max(linear, scratch_linear_bf16(one, isa, workers).value());
   }
   return bytes(saturating_sum(part(sizes.begin_bytes()), part(sizes.place_bytes()),
                               saturating_product(2, part(sizes.row_bytes())),
@@ -160,7 +173,15 @@ const KernelInfo rows::linear_blocks = {
     .scaled = true,
     .exact_axes = exact::all};
 
-const KernelInfo rows::linear = {.what = "rows by rows of weights in f32, f16 or bf16, which are read as they are",
+const KernelInfo rows::linear_bf16 = {
+    .what = "rows by rows of weights in bf16, which are read as they are, pair by pair; rows are rounded to bf16",
+    .ops = computes<Op::Linear>,
+    .refuses = refuse_linear_bf16,
+    .workspace = scratch_linear_bf16,
+    .any_type = true,
+    .exact_axes = exact::all};
+
+const KernelInfo rows::linear = {.what = "rows by rows of weights in f32 or f16, which are read as they are",
                                  .ops = computes<Op::Linear>,
                                  .refuses = refuse_linear,
                                  .any_type = true,
