@@ -29,8 +29,8 @@ void run_pairs_tile(const LinearTile& tile) {
     return reinterpret_cast<const uint16_t*>(tile.weights + row * tile.weights_stride);
   };
   const auto x_of = [&](int i) { return reinterpret_cast<const uint16_t*>(tile.x + i * tile.x_stride); };
-  // place(row): the step's part of a row of weights; at: of x.
-  const auto add = [&](const auto& place, int64_t at) {
+  // place(row): the step's part of a row of weights; at: of x. Inlined wherever it is called, else sums lie in memory.
+  const auto add = [&](const auto& place, int64_t at) __attribute__((always_inline)) {
     Packet x[x_rows];
 #pragma GCC unroll 16
     for (int i = 0; i < x_rows; ++i) x[i] = load_pairs(x_of(i) + at);
