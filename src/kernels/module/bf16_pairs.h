@@ -38,7 +38,8 @@ class WithoutSubnormals {
 
 #if defined(__AVX512BW__)
 struct PairsByInstruction {
-  struct Surroundings {};  // of sums that are being added up
+  static constexpr bool halves_in_place = true;  // no registers for either half
+  struct Surroundings {};                        // of sums that are being added up
   static void add(Packet& sum, const Packet& a, const Packet& b) {
     asm("vdpbf16ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
   }
@@ -46,6 +47,7 @@ struct PairsByInstruction {
 #endif
 
 struct PairsByFloats {
+  static constexpr bool halves_in_place = false;
   using Surroundings = WithoutSubnormals;
   static Packet first(const Packet& pairs) {
 #if defined(__AVX512BW__)

@@ -41,7 +41,7 @@ inline constexpr int64_t stream_bytes_ahead = 8192;
 // `kinds`: those with the most rows of x first, the last one has one.
 inline void run_tiles(const KernelCall& call, std::span<const LinearTiles> kinds, const LinearTile& whole, int64_t m,
                       int64_t n) {
-  constexpr int64_t unit = 4;  // a multiple of all rows of tiles
+  constexpr int64_t unit = 12;  // a multiple of all rows of tiles
   const int64_t most = weights_at_once / std::max<int64_t>(whole.weights_stride, 1);
   const int64_t chunk = std::max<int64_t>(unit, most / unit * unit);
   // A few pieces for each worker, of whole tiles.

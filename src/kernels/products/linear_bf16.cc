@@ -1,5 +1,5 @@
-// Linear with weights of bf16, as they are stored. Rows of x are rounded to bf16, as llama.cpp does it, and meet rows of
-// weights pair by pair (kernels/module/bf16_pairs.h), a vector of pairs at a time.
+// Linear with weights of bf16, as they are stored. Rows of x are rounded to bf16, as llama.cpp does it, and meet rows
+// of weights pair by pair (kernels/module/bf16_pairs.h), a vector of pairs at a time.
 #include <array>
 #include <cstring>
 #include <span>
@@ -23,7 +23,7 @@ template <class How, int rows, int x_rows>
 void run_pairs_tile(const LinearTile& tile) {
   const int64_t whole = tile.k / step * step, rest = tile.k - whole;
   Packet sum[rows * x_rows];
-#pragma GCC unroll 16
+#pragma GCC unroll 32
   for (int i = 0; i < rows * x_rows; ++i) sum[i] = zeros();
   const auto weights_of = [&](int row) {
     return reinterpret_cast<const uint16_t*>(tile.weights + row * tile.weights_stride);
@@ -32,12 +32,12 @@ void run_pairs_tile(const LinearTile& tile) {
   // place(row): the step's part of a row of weights; at: of x. Inlined wherever it is called, else sums lie in memory.
   const auto add = [&](const auto& place, int64_t at) __attribute__((always_inline)) {
     Packet x[x_rows];
-#pragma GCC unroll 16
+#pragma GCC unroll 32
     for (int i = 0; i < x_rows; ++i) x[i] = load_pairs(x_of(i) + at);
-#pragma GCC unroll 16
+#pragma GCC unroll 32
     for (int row = 0; row < rows; ++row) {
       const Packet w = load_pairs(place(row));
-#pragma GCC unroll 16
+#pragma GCC unroll 32
       for (int i = 0; i < x_rows; ++i) How::add(sum[row * x_rows + i], w, x[i]);
     }
   };
@@ -47,10 +47,10 @@ void run_pairs_tile(const LinearTile& tile) {
     constexpr int64_t line = std::max<int64_t>(step, 64 / int64_t{sizeof(uint16_t)});
     int64_t at = 0;
     for (; at + line <= whole; at += line) {
-#pragma GCC unroll 16
+#pragma GCC unroll 32
       for (int row = 0; row < rows; ++row)
         fetch(reinterpret_cast<const float*>(reinterpret_cast<const char*>(weights_of(row) + at) + tile.ahead));
-#pragma GCC unroll 16
+#pragma GCC unroll 32
       for (int64_t more = 0; more < line; more += step)
         add([&](int row) { return weights_of(row) + at + more; }, at + more);
     }
@@ -62,10 +62,10 @@ void run_pairs_tile(const LinearTile& tile) {
       add([&](int row) { return last[row]; }, whole);
     }
   }
-#pragma GCC unroll 16
+#pragma GCC unroll 32
   for (int row = 0; row < rows; ++row) {
     const float bias = tile.bias == nullptr ? 0 : tile.bias[row];
-#pragma GCC unroll 16
+#pragma GCC unroll 32
     for (int i = 0; i < x_rows; ++i)
       tile.out[i * tile.out_stride + row] = Eigen::internal::predux(sum[row * x_rows + i]) + bias;
   }
@@ -74,10 +74,13 @@ void run_pairs_tile(const LinearTile& tile) {
 template <class How, int rows, int x_rows>
 constexpr LinearTiles tiles = {rows, x_rows, run_pairs_tile<How, rows, x_rows>, run_pairs_tile<How, 1, x_rows>};
 
-// Registers hold the sums, x and a row of weights.
+// Registers hold the sums, x and a row of weights. The instruction is so fast that tiles wait for the second-level
+// cache, less so the more sums an element of theirs goes into.
 template <class How>
 constexpr auto tiles_of_pairs = [] {
-  if constexpr (level == Isa::v4 || level == Isa::neon)
+  if constexpr (How::halves_in_place)
+    return std::array{tiles<How, 6, 4>, tiles<How, 4, 2>, tiles<How, 4, 1>};
+  else if constexpr (level == Isa::v4 || level == Isa::neon)
     return std::array{tiles<How, 4, 4>, tiles<How, 4, 2>, tiles<How, 4, 1>};
   else
     return std::array{tiles<How, 4, 2>, tiles<How, 4, 1>};
