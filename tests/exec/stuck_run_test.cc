@@ -153,7 +153,8 @@ TEST_F(StuckRun, MemoryThatIsGoneLeavesARecord) {
 // UCX has handlers of its own for these signals.
 TEST_F(StuckRun, CrashesLeaveRecordsOverUcxToo) {
   const std::string over_ucx =
-      "OMPI_MCA_pml=ucx OMPI_MCA_pml_ucx_tls=any OMPI_MCA_pml_ucx_devices=any UCX_TLS=tcp,self STUCK_RANK=1 STUCK_AFTER=5 ";
+      "OMPI_MCA_pml=ucx OMPI_MCA_pml_ucx_tls=any OMPI_MCA_pml_ucx_devices=any UCX_TLS=tcp,self STUCK_RANK=1 "
+      "STUCK_AFTER=5 ";
   for (const auto& [how, ended] : {std::pair{"crash", "this rank crashed: SIGSEGV"},
                                    std::pair{"bus", "memory that is shared by a file is gone (SIGBUS)"}}) {
     const StuckOutcome run = run_shell(mpirun(over_ucx + "STUCK_HOW=" + how) + "saved --heartbeat 5");

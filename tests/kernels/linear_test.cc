@@ -47,8 +47,8 @@ Tensor reference(const ComputeDesc& desc, std::vector<const Tensor*> inputs) {
   return run_reference(wide, inputs)[0];
 }
 
-// What rounding x to blocks of bytes may change: each element by half of a 127th of the largest of its block. To bf16 an
-// element is rounded by less, by half of a 128th of its own size.
+// What rounding x to blocks of bytes may change: each element by half of a 127th of the largest of its block. To bf16
+// an element is rounded by less, by half of a 128th of its own size.
 std::vector<double> rounding_of(const ComputeDesc& desc, const Tensor& x, const Tensor& weights) {
   const Tensor w = widened_tensor(weights);
   const size_t n = static_cast<size_t>(w.type.shape[0]), k = static_cast<size_t>(w.type.shape[1]);
@@ -83,7 +83,7 @@ class LinearOf : public ::testing::TestWithParam<std::tuple<Isa, DType>> {
   }
   ComputeDesc chosen(ComputeDesc desc) const {
     desc.kernel = choose_kernel(desc, isa()).value();
-    EXPECT_EQ(desc.kernel.name, is_scaled(type())        ? KernelName::linear_blocks
+    EXPECT_EQ(desc.kernel.name, is_scaled(type())       ? KernelName::linear_blocks
                                 : type() == DType::bf16 ? KernelName::linear_bf16
                                                         : KernelName::linear);
     EXPECT_TRUE(verify(desc).ok()) << verify(desc).error().to_string();

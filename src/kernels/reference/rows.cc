@@ -31,8 +31,8 @@ bool only_by_reference(const ComputeDesc& desc) {
   const bool scaled =
       std::ranges::any_of(desc.inputs, shares_scales) || std::ranges::any_of(desc.outputs, shares_scales);
   for (const KernelInfo* row : {&rows::gather, &rows::slice, &rows::cast, &rows::cast_blocks, &rows::widened,
-                                &rows::linear, &rows::linear_bf16, &rows::linear_blocks, &rows::gather_blocks, &rows::gather_gradient,
-                                &rows::cross_entropy, &rows::update, &rows::sum_of_squares}) {
+                                &rows::linear, &rows::linear_bf16, &rows::linear_blocks, &rows::gather_blocks,
+                                &rows::gather_gradient, &rows::cross_entropy, &rows::update, &rows::sum_of_squares}) {
     if (scaled == row->scaled && takes(*row, desc)) return false;
   }
   if (desc.op == Op::Experts && takes(rows::experts, desc)) return false;
