@@ -137,7 +137,7 @@ class Interpreter {
     evaluate(terms_of(firsts));
     const auto take = [&](const std::vector<int>& from) {
       for (size_t k = 0; k < from.size(); ++k)
-        accumulators_[static_cast<size_t>(fold.first_accumulator) + k] = values_[static_cast<size_t>(from[k])];
+        copy(values_[static_cast<size_t>(from[k])], accumulators_[static_cast<size_t>(fold.first_accumulator) + k]);
     };
     take(firsts);
     const std::vector<int> steps = terms_of(nexts);
@@ -153,6 +153,11 @@ class Interpreter {
 
   void evaluate(const std::vector<int>& terms) {
     for (const int i : terms) evaluate(loops_.terms[static_cast<size_t>(i)], values_[static_cast<size_t>(i)]);
+  }
+
+  // Lanes in use alone: rows may be few.
+  void copy(const Lanes& from, Lanes& to) const {
+    std::memcpy(&to, &from, static_cast<size_t>(lanes_) * sizeof(int64_t));
   }
 
   template <class F>
@@ -216,11 +221,9 @@ class Interpreter {
         std::fill_n(to.whole, lanes_, t.integer);
         return;
       case LoopCode::axis:
-        to = positions_[t.which];
-        return;
+        return copy(positions_[t.which], to);
       case LoopCode::carried:
-        to = accumulators_[t.which];
-        return;
+        return copy(accumulators_[t.which], to);
       case LoopCode::entry:
         return look_up(t, to);
       case LoopCode::element:
