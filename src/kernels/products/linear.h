@@ -26,6 +26,19 @@ struct LinearTile {
 };
 using LinearTileFunction = void (*)(const LinearTile&);
 
+// All rows of weights and of x, which lie at `x`, `x_stride` bytes from each other.
+inline LinearTile whole_tile(const KernelCall& call, const Linear& linear, const void* x, int64_t x_stride) {
+  return {.weights = static_cast<const char*>(call.inputs[1]),
+          .weights_stride = size_of(call.desc->inputs[1].dtype, linear.k),
+          .x = static_cast<const char*>(x),
+          .x_stride = x_stride,
+          .k = linear.k,
+          .out = output(call),
+          .out_stride = linear.n,
+          .bias = call.desc->own_inputs() > 2 ? input(call, 2) : nullptr,
+          .ahead = 0};
+}
+
 // Tiles of `x_rows` rows of x, by `rows` rows of weights and, for the last ones, by one.
 struct LinearTiles {
   int rows, x_rows;

@@ -244,15 +244,7 @@ void run_type(const KernelCall& call) {
   parallel_for(call, linear.m, [&](int64_t row) {
     quantize_row(input(call, 0) + row * linear.k, linear.k, wanted, rows + row * stride);
   });
-  const LinearTile whole{.weights = static_cast<const char*>(call.inputs[1]),
-                         .weights_stride = size_of(Type::type, linear.k),
-                         .x = rows,
-                         .x_stride = stride,
-                         .k = linear.k,
-                         .out = output(call),
-                         .out_stride = linear.n,
-                         .bias = desc.own_inputs() > 2 ? input(call, 2) : nullptr,
-                         .ahead = 0};
+  const LinearTile whole = whole_tile(call, linear, rows, stride);
 #if defined(__AVX512BW__)
   if (dot && linear.has_panels(level)) {
     const PlacesOfX places{second_at, scales_at, sums_at, second_sums_at, linear_step_bytes(level, Type::two_scales)};
