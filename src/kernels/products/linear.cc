@@ -30,7 +30,9 @@ struct F16 : Floats {
 // Registers hold the sums, x and a row of weights.
 template <class Type>
 constexpr auto tiles_of_floats = [] {
-  if constexpr (level == Isa::v4 || level == Isa::neon)
+  if constexpr (level == Isa::v4)
+    return std::array{row_tiles<Type, 6, 4>, row_tiles<Type, 4, 2>, row_tiles<Type, 4, 1>};
+  else if constexpr (level == Isa::neon)
     return std::array{row_tiles<Type, 4, 4>, row_tiles<Type, 4, 2>, row_tiles<Type, 4, 1>};
   else
     return std::array{row_tiles<Type, 4, 2>, row_tiles<Type, 4, 1>};
