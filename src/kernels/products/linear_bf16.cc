@@ -26,8 +26,8 @@ struct Pairs {
   static void add(Packet& sum, const Packet& w, const Packet& x) { How::add(sum, w, x); }
 };
 
-// Registers hold the sums, x and a row of weights. The instruction is so fast that tiles wait for the second-level
-// cache, less so the more sums an element of theirs goes into.
+// Registers hold the sums, x and a row of weights; without the instruction, both halves of x. A larger tile reads less
+// for each sum.
 template <class How>
 constexpr auto tiles_of_pairs = [] {
   using Type = Pairs<How>;
