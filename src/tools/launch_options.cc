@@ -60,10 +60,9 @@ void add_launch_options(CLI::App& command, LaunchArguments& arguments) {
       ->type_name("COMMAND")
       ->envname("NLBENCH_LAUNCHER");
   command
-      .add_flag(
-          "--on-hosts", arguments.on_hosts,
-          "Start each device's rank on the host of that name (default: in a Slurm allocation of these hosts, else "
-          "where the launcher likes)")
+      .add_flag("--on-hosts", arguments.on_hosts,
+                "Start each device's rank on the scenario's host (default: in a Slurm allocation of these hosts; else "
+                "the launcher chooses)")
       ->envname("NLBENCH_ON_HOSTS");
   add_transport_option(command, arguments.transport);
   command
@@ -79,7 +78,9 @@ void add_launch_options(CLI::App& command, LaunchArguments& arguments) {
                   "With --workers: the folder of certificates and secret (nlbench certificates); without it only "
                   "workers on this machine")
       ->type_name("DIR");
-  command.add_option("--polling", arguments.polling, "As of nlbench run (default auto)")
+  command
+      .add_option("--polling", arguments.polling,
+                  "How a rank waits for messages: sleep, spin or auto, as with nlbench run (default auto)")
       ->check(CLI::IsMember({"auto", "spin", "sleep"}))
       ->envname("NLBENCH_POLLING");
 }

@@ -1,4 +1,4 @@
-// nlbench: run and profile. A thin main: what it does is in the modules above.
+// nlbench: runs plans and measures. Its commands are in nlbench_*.cc.
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <iostream>

@@ -38,9 +38,9 @@ void add_certificates_command(CLI::App& app, int& code) {
       "whose key is thrown\n"
       "away: another call makes another authority.");
   const auto a = std::make_shared<CertificatesArguments>();
-  command->add_option("-o,--output", a->folder, "The folder, which is made")->required()->type_name("DIR");
-  command->add_option("--days", a->days, "So long they are valid (default 365)")->check(CLI::Range(1, 36500));
-  command->add_flag("--renew", a->renew, "Replace a folder that is there");
+  command->add_option("-o,--output", a->folder, "The folder to make")->required()->type_name("DIR");
+  command->add_option("--days", a->days, "How many days they are valid (default 365)")->check(CLI::Range(1, 36500));
+  command->add_flag("--renew", a->renew, "Replace an existing folder");
   command->callback([a, &code] { code = end_command(make(*a)); });
 }
 

@@ -37,7 +37,7 @@ void add_explain_command(CLI::App& app, int& code) {
   const auto a = std::make_shared<ExplainArguments>();
   command->add_option("DIR", a->dir, "The folder that the failed run named")->required();
   command->add_option("--last", a->last, "How many of each rank's last instructions and messages to show (default 5)");
-  command->add_option("--json", a->json, "Write all of it to FILE");
+  command->add_option("--json", a->json, "Write all records to FILE");
   command->callback([a, &code] { code = end_command(explain(*a)); });
 }
 

@@ -314,23 +314,22 @@ void add_generate_command(CLI::App& app, int& code) {
   add_session_options(*command, a->plan,
                       "A scenario (.yaml), or a folder saved by `nlsim lower S --session --save DIR`");
   add_ranks_options(*command, a->ranks);
-  command->add_option("--prompt", a->prompts, "What to go on from; several: a sequence each, side by side")
+  command->add_option("--prompt", a->prompts, "The text to continue; several: one sequence each, in one batch")
       ->type_name("TEXT")
       ->allow_extra_args(false);
   command->add_option("--prompt-tokens", a->prompt_tokens, "The same as tokens of the vocabulary: 504,3575,282")
       ->type_name("LIST")
       ->allow_extra_args(false);
   command->add_flag("--chat", a->chats,
-                    "Each prompt is what a user says, put into the text in which the model was taught to see a "
-                    "conversation: its own chat template; what is shown is the answer");
-  command->add_option("--system", a->system, "With --chat: what the system says first")->type_name("TEXT");
+                    "Each prompt is a user's message, formatted by the model's own chat template; the answer is shown");
+  command->add_option("--system", a->system, "With --chat: the system's message")->type_name("TEXT");
   command
-      ->add_option("--stop", a->stops,
-                   "The text ends before this one, besides at the tokens that end the model's texts; several: before "
-                   "the first that comes")
+      ->add_option(
+          "--stop", a->stops,
+          "End before this text, as well as at the model's end-of-text tokens; several: before the first to appear")
       ->type_name("TEXT")
       ->allow_extra_args(false);
-  command->add_option("--tokens", a->tokens, "How many tokens at most (default: the workload's)")->check(above_zero());
+  command->add_option("--tokens", a->tokens, "Largest number of tokens (default: the workload's)")->check(above_zero());
   command->add_option("--tokenizer", a->tokenizer, "tokenizer.json or FILE.gguf (default: the model's own)")
       ->type_name("FILE");
   command
@@ -344,8 +343,8 @@ void add_generate_command(CLI::App& app, int& code) {
   command->add_option("--top-p", a->sampling.top_p,
                       "Draw from the fewest likeliest that have this share of the probability (default 1)");
   command->add_option("--seed", a->sampling.seed,
-                      "Of the drawing (default 0); the second of several sequences has the next seed, and so on");
-  command->add_flag("--ignore-end", a->ignores_end, "Go on behind the token that ends a text");
+                      "Seed of the sampling (default 0); the second of several sequences has the next seed, and so on");
+  command->add_flag("--ignore-end", a->ignores_end, "Go on after an end-of-text token");
   command->add_option("--json", a->json, "Write tokens, text and times to FILE (-: to standard output)")
       ->type_name("FILE");
   command->callback([a, &code] { code = generate_command(*a); });

@@ -135,10 +135,10 @@ Result<LoadedSession> load_session(const JobArguments& arguments, std::optional<
 void add_session_options(CLI::App& command, JobArguments& arguments, const std::string& what) {
   command.add_option("WHAT", arguments.what, what)->type_name("FILE")->required();
   CLI::Option* plan = command.add_option(
-      "--plan", arguments.plan, "Of a scenario: number in its ranking, or name of one of its plans (default 1)");
-  command.add_option("--plan-file", arguments.plan_file, "Of a scenario: a plan in a file of its own")->excludes(plan);
+      "--plan", arguments.plan, "For a scenario: number in its ranking, or name of one of its plans (default 1)");
+  command.add_option("--plan-file", arguments.plan_file, "For a scenario: a plan in a file of its own")->excludes(plan);
   command.add_option("--nlsim", arguments.nlsim,
-                     "Where nlsim is, which plans scenarios and reads models (default: beside nlbench)");
+                     "Path of nlsim, which plans scenarios and reads models (default: beside nlbench)");
 }
 
 Result<LoadedJob> load_job(const JobArguments& arguments, std::optional<TemporaryFolder>& folder) {

@@ -82,11 +82,11 @@ void add_load_command(CLI::App& app, int& code) {
       ->add_option("--vocabulary", a->options.vocabulary,
                    "Prompts are drawn from the tokens below this number (default 256)")
       ->check(at_least(1));
-  command->add_option("--token-file", a->token_file, "The secret that the server wants is the first line of FILE")
+  command->add_option("--token-file", a->token_file, "The first line of FILE is the server's secret")
       ->type_name("FILE");
   command
       ->add_option("--patience", a->options.patience_s,
-                   "A request that has not ended this many seconds after its arrival has failed (default 600)")
+                   "A request fails if it has not ended this many seconds after its arrival (default 600)")
       ->check(above_zero() & CLI::Range(latest_arrival_s));
   command->add_option("--json", a->json, "Write every request and the summary to FILE (-: to standard output)")
       ->type_name("FILE");

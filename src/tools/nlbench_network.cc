@@ -190,12 +190,11 @@ void add_network_command(CLI::App& app, int& code) {
   const auto a = std::make_shared<NetworkArguments>();
   command->add_option("SCENARIO", a->scenario, "The scenario")->required();
   command->add_option("-o,--output", a->output, "The measurements to write (.json)")->required();
-  command->add_option(
-      "--eager-limit", a->eager_limit,
-      "Messages up to this size start without waiting for their receiver (default: what the transport does, 65480B of "
-      "Open MPI over TCP, 64KiB of gRPC)");
+  command->add_option("--eager-limit", a->eager_limit,
+                      "Messages up to this size start without waiting for their receiver (default: that of the "
+                      "transport: 65480B for Open MPI over TCP, 64KiB for gRPC)");
   add_launch_options(*command, a->launch);
-  command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");
+  command->add_option("--nlsim", a->nlsim, "Path of nlsim (default: beside nlbench)");
   command->callback([a, &code] {
     catch_interrupts(mpirun_ends_within_s);
     code = end_command(measure_network(*a));

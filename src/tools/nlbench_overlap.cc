@@ -201,15 +201,17 @@ void add_overlap_command(CLI::App& app, int& code) {
   const auto a = std::make_shared<OverlapArguments>();
   command->add_option("SCENARIO", a->scenario, "The scenario; its first two hosts with devices are measured")
       ->required();
-  command->add_option("--micro-batches", a->micro_batches, "Of each run (default 64)")->check(at_least(2));
+  command->add_option("--micro-batches", a->micro_batches, "Micro-batches of each run (default 64)")
+      ->check(at_least(2));
   command->add_option("--message", a->messages,
                       "Size of the messages, e.g. 1MiB; more than once for more rows (default: by the ratios)");
   command->add_option("--clock", a->clock,
-                      "Emulated compute: a micro-batch takes so long, e.g. 10ms (default: real computing)");
-  command->add_option("--eager-limit", a->eager_limit, "As of nlbench network (default 65480B)");
+                      "Emulated compute: time of a micro-batch, e.g. 10ms (default: real computing)");
+  command->add_option("--eager-limit", a->eager_limit,
+                      "Messages up to this size start without waiting for their receiver (default 65480B)");
   command->add_option("--json", a->json, "Write the figures as JSON to this file");
   add_launch_options(*command, a->launch);
-  command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");
+  command->add_option("--nlsim", a->nlsim, "Path of nlsim (default: beside nlbench)");
   command->callback([a, &code] {
     catch_interrupts(mpirun_ends_within_s);
     code = end_command(measure_overlap(*a));

@@ -433,32 +433,30 @@ void add_profile_command(CLI::App& app, int& code) {
       "and then, in the scenario, for devices like this one:  costs: profiles/mine.json\n"
       "It runs the whole network again and again, so caches are as in a real run, and keeps each kernel's median and\n"
       "mean.\n"
-      "Of a GPU it also measures the copies to and from the host: a scenario that gives no `bus` has theirs.\n"
+      "For a GPU it also measures the copies to and from the host: a scenario that gives no `bus` uses them.\n"
       "Ctrl-C keeps what was measured; the same command goes on there. A file that is there is added to: other sizes,\n"
       "other models. `nlsim profile show FILE` says what is in it.");
   const auto a = std::make_shared<ProfileArguments>();
   command->add_option("SCENARIO", a->scenario, "The scenario")->required();
-  command->add_option("-o,--output", a->output, "The profile to write or to add to (.json)")->required();
+  command->add_option("-o,--output", a->output, "The profile to write, or to add to (.json)")->required();
   command->add_option("--budget", a->budget,
-                      "Time to spend, over all sizes together; it ends early when every kernel is known to ±1 % "
-                      "(default 60s; each size\n"
-                      "is run at least 5 times)");
+                      "Time to spend on all sizes together; ends earlier when every kernel is known to ±1 % (default "
+                      "60s; each size\nruns at least 5 times)");
   command
       ->add_option("--beside", a->beside,
-                   "Measure a second time with this many copies of the network beside it: what devices that share this "
-                   "machine's\n"
-                   "caches and memory take from each other (default 0: do not)")
+                   "Measure a second time while this many copies of the network run: how devices that share this "
+                   "machine's\ncaches and memory slow each other down (default 0: do not)")
       ->check(at_least(0));
   command->add_option("--gpu-backend", a->gpu_backend,
-                      "What computes on GPUs (default: libbackend_cuda.so beside nlbench)");
-  CLI::Option* fresh = command->add_flag("--fresh", a->fresh, "Replace what the file holds instead of adding to it");
+                      "Module that computes on GPUs (default: libbackend_cuda.so beside nlbench)");
+  CLI::Option* fresh = command->add_flag("--fresh", a->fresh, "Replace the file instead of adding to it");
   command
-      ->add_flag("--more", a->more,
-                 "Measure all again, also what is known well, and average it with what the file holds: on a machine "
-                 "that others\nshare, a minute now and then tells more than all of them at once. The choice between "
-                 "kernels stays as it was")
+      ->add_flag(
+          "--more", a->more,
+          "Measure all again, also what is known well, and average with the file: on a machine that others\nshare, "
+          "several short measurements tell more than a long one. The choice between kernels stays as it was")
       ->excludes(fresh);
-  command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");
+  command->add_option("--nlsim", a->nlsim, "Path of nlsim (default: beside nlbench)");
   command->callback([a, &code] {
     catch_interrupts();
     code = end_command(profile_all(*a));

@@ -18,26 +18,24 @@ void add_work_options(CLI::App& command, RunArguments& arguments) {
                   "folder, zoo:NAME)")
       ->required();
   CLI::Option* plan = command.add_option(
-      "--plan", arguments.job.plan, "Of a scenario: number in its ranking, or name of one of its plans (default 1)");
-  command.add_option("--plan-file", arguments.job.plan_file, "Of a scenario: a plan in a file of its own")
+      "--plan", arguments.job.plan, "For a scenario: number in its ranking, or name of one of its plans (default 1)");
+  command.add_option("--plan-file", arguments.job.plan_file, "For a scenario: a plan in a file of its own")
       ->excludes(plan);
-  command.add_option("--batch", arguments.job.batch, "Of a model: samples (default: as many as --input has, else 1)")
+  command.add_option("--batch", arguments.job.batch, "For a model: samples (default: those of --input, else 1)")
       ->check(above_zero());
-  command.add_option(
-      "--isa", arguments.job.isa,
-      "Of a model: kernels of this instruction level (v2, v3, v4, neon; cuda, tf32: a GPU's; default: this\n"
-      "machine's)");
+  command.add_option("--isa", arguments.job.isa,
+                     "For a model: kernels of this instruction level (v2, v3, v4, neon; cuda, tf32: a GPU's; default: "
+                     "this\nmachine's)");
   command.add_option("--precision", arguments.job.precision,
-                     "Of a model: float16 or bfloat16 instead of float32, but for inputs and outputs");
+                     "For a model: float16 or bfloat16 instead of float32, except for inputs and outputs");
   add_check_options(command, arguments.check, arguments.tolerance);
   command
-      .add_option(
-          "--input", arguments.job.inputs,
-          "X.npy, or NAME=X.npy, once for each input; of integers also a list, as 504,3575 (default: seeded normal "
-          "values, and indices into what they index)")
+      .add_option("--input", arguments.job.inputs,
+                  "X.npy, or NAME=X.npy, once for each input; of integers also a list, as 504,3575 (default: random "
+                  "normal values, and valid random indices)")
       ->allow_extra_args(false);
   command.add_option("--output", arguments.output, "Write the network's output to Y.npy");
-  command.add_option("--seed", arguments.job.seed, "Of the default input (default 1)");
+  command.add_option("--seed", arguments.job.seed, "Seed of the default input (default 1)");
 }
 
 // How devices of kind cuda compute.
@@ -58,12 +56,11 @@ void add_gpu_options(CLI::App& command, RunArguments& arguments) {
       ->check(CLI::IsMember({"on", "untimed", "off"}));
   command
       .add_option("--gpu-messages", arguments.gpu_messages,
-                  "auto: messages go from and to a GPU's memory where the MPI library says that it is CUDA-aware "
-                  "(default); mirror:\n"
-                  "always by the host's memory")
+                  "auto: messages go directly from and to a GPU's memory if the MPI library says that it is CUDA-aware "
+                  "(default); mirror:\nalways through the host's memory")
       ->check(CLI::IsMember({"auto", "mirror"}));
   command.add_option("--gpu-backend", arguments.gpu_backend,
-                     "What computes on GPUs (default: libbackend_cuda.so beside nlbench)");
+                     "Module that computes on GPUs (default: libbackend_cuda.so beside nlbench)");
 }
 
 // How often, and what is written of it.
@@ -71,29 +68,28 @@ void add_measuring_options(CLI::App& command, RunArguments& arguments) {
   CLI::Option* steps =
       command
           .add_option("--steps", arguments.steps,
-                      "Of a training scenario: this many steps on the same batch, each with the weights that the one "
-                      "before left, one after\n"
-                      "the other without a barrier; the loss of the first and the last, --json has all (default: "
-                      "every repeat is the first step)")
+                      "For a training scenario: this many steps on the same batch, each with the weights of the one "
+                      "before, without a barrier\nbetween them. Prints the loss of the first and the last, --json has "
+                      "all (default: every repeat is the first step)")
           ->type_name("COUNT")
           ->check(above_zero());
   command.add_option("--repeats", arguments.repeats, "Measured executions, at least (default 5)")
       ->check(above_zero())
       ->excludes(steps);
-  command.add_option("--warmup", arguments.warmup, "Executions before, not measured (default 1)")
+  command.add_option("--warmup", arguments.warmup, "Executions before these, not measured (default 1)")
       ->check(not_negative())
       ->excludes(steps);
-  command.add_option("--duration", arguments.duration, "Go on measuring for at least so long, such as 5s or 500ms")
+  command.add_option("--duration", arguments.duration, "Measure for at least this time, such as 5s or 500ms")
       ->excludes(steps);
   command.add_option("--json", arguments.json, "Write all figures to FILE");
-  command.add_option("--trace", arguments.trace, "Write the median execution to FILE, for https://ui.perfetto.dev")
+  command
+      .add_option("--trace", arguments.trace,
+                  "Write a trace of the median execution to FILE, for https://ui.perfetto.dev")
       ->excludes(steps);
   command
-      .add_option(
-          "--decisions", arguments.decisions,
-          "Write which slots every device ran in which order in the median execution, as PyTorch's pipeline CSV: an "
-          "online plan\n"
-          "can `replay` it (docs/schedules.md)")
+      .add_option("--decisions", arguments.decisions,
+                  "Write the order of each device's slots in the median execution, as PyTorch's pipeline CSV: an "
+                  "online plan\ncan `replay` it (docs/schedules.md)")
       ->excludes(steps);
 }
 
@@ -101,48 +97,40 @@ void add_measuring_options(CLI::App& command, RunArguments& arguments) {
 void add_limit_options(CLI::App& command, RunArguments& arguments) {
   command
       .add_option("--watchdog", arguments.watchdog_s,
-                  "Give up, with exit code 3, when no device computes and nothing is sent or received for this many "
-                  "seconds, and "
-                  "say what is\n"
-                  "missing; 0: never (default 10)")
+                  "End with exit code 3 when no device computes and nothing is sent or received for this many seconds, "
+                  "and say what is\nmissing; 0: never (default 10)")
       ->check(not_negative());
   command
       .add_option("--heartbeat", arguments.heartbeat_s,
-                  "This many seconds after a rank has died, is stopped or cut off, all others have ended, with exit "
-                  "code 3. 0: never,\n"
-                  "and no TCP connections for it (default 10)")
+                  "When a rank has died, is stopped or cut off, all others end within this many seconds, with exit "
+                  "code 3. 0: never,\nand no TCP connections for it (default 10)")
       ->check(not_negative());
   command
       .add_option("--start-timeout", arguments.start_timeout_s,
-                  "Seconds that all ranks may take to start and to find each other; 0: for ever (default 60)")
+                  "Seconds that all ranks may take to start and to connect; 0: for ever (default 60)")
       ->check(not_negative());
   command.add_option("--flight", arguments.flight,
-                     "Folder for what each rank did last, if the run ends before its time: for nlbench "
-                     "explain-failure\n"
-                     "(default: FILE.flight with --json FILE, else nlbench.flight)");
+                     "Folder for each rank's last instructions and messages, if the run fails: for nlbench "
+                     "explain-failure\n(default: FILE.flight with --json FILE, else nlbench.flight)");
   command
       .add_option("--deadline-factor", arguments.deadlines.factor,
-                  "A computation may take this many times what its device is predicted to compute in an execution, or "
-                  "the longest\n"
-                  "execution so far took, and --deadline-floor more; then the run ends with exit code 3 (default 10). "
-                  "Time in\n"
-                  "which a busy machine does not let it run does not count")
+                  "A computation may take --deadline-floor plus this many times its device's predicted computing time "
+                  "of an execution, or the\nlongest execution so far; then the run ends with exit code 3 (default 10). "
+                  "Time in which it waits for a core\ndoes not count")
       ->check(not_negative());
   command
       .add_option("--deadline-floor", arguments.deadlines.floor_s,
-                  "Seconds; alone where nothing is predicted and in the first execution; 0: computations may take for "
-                  "ever (default 120)")
+                  "Seconds that any computation may take; the whole deadline of the first execution where nothing is "
+                  "predicted; 0: for ever (default 120)")
       ->check(not_negative());
   command
-      .add_option(
-          "--prepare-limit", arguments.deadlines.prepare_s,
-          "Give up, with exit code 3, when planning, reading or handing out the weights, or writing the results "
-          "makes no progress\n"
-          "for this many seconds; 0: never (default 300)")
+      .add_option("--prepare-limit", arguments.deadlines.prepare_s,
+                  "End with exit code 3 when planning, reading or distributing the weights, or writing the results "
+                  "makes no progress\nfor this many seconds; 0: never (default 300)")
       ->check(not_negative());
   command
       .add_option("--planning-limit", arguments.planning_s,
-                  "Seconds of processor time that nlsim may use for planning; 0: any (default 3600)")
+                  "Seconds of processor time that nlsim may use for planning; 0: no limit (default 3600)")
       ->check(not_negative());
 }
 
@@ -187,7 +175,7 @@ void add_run_options(CLI::App& app, int& code, int (*run)(const RunArguments&)) 
   add_starter_options(*command, *a);
   add_hosts_options(*command, a->hosts);
   command->add_option("--nlsim", a->job.nlsim,
-                      "Where nlsim is, which plans scenarios and reads models (default: beside nlbench)");
+                      "Path of nlsim, which plans scenarios and reads models (default: beside nlbench)");
   command->footer(
       "Of a scenario with `mode: training` every repeat is the same step, from the same weights: --check compares the "
       "weights and the optimizer's tensors after the step, --output writes them. Without --input the labels are "

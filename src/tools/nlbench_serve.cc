@@ -183,7 +183,8 @@ void add_serve_command(CLI::App& app, int& code) {
       ->type_name("ADDRESS");
   command->add_option("--port", a->http.port, "Port to listen at; 0: one that is free (default 8080)")
       ->check(CLI::Range(0, 65535));
-  command->add_option("--port-file", a->port_file, "Write the port to FILE once requests are taken")->type_name("FILE");
+  command->add_option("--port-file", a->port_file, "Write the port to FILE when the server is ready")
+      ->type_name("FILE");
   command
       ->add_option("--token-file", a->token_file,
                    "Requests must bring what stands in the first line of FILE: \"Authorization: Bearer …\"; needed "
@@ -191,23 +192,21 @@ void add_serve_command(CLI::App& app, int& code) {
       ->type_name("FILE");
   command
       ->add_option("--waiting", a->waiting,
-                   "Requests that may wait for one of the slots; those beyond are told to come again, with "
-                   "status 429 (default: as many as run at once)")
+                   "Requests that may wait for a slot; further ones get status 429 (default: as many as run at once)")
       ->check(at_least(0));
   command->add_flag("--no-prefix-reuse", a->no_reuse,
-                    "Compute each prompt whole, also where a slot keeps its first tokens of another request");
-  command->add_option("--model-name", a->model, "What the model is called (default: by its file)")->type_name("NAME");
+                    "Compute each prompt whole, without reusing prefixes of other requests");
+  command->add_option("--model-name", a->model, "Name of the model (default: its file's)")->type_name("NAME");
   command->add_option("--tokenizer", a->tokenizer, "tokenizer.json or FILE.gguf (default: the model's own)")
       ->type_name("FILE");
-  command->add_option("--max-body", a->http.most_body, "Bytes of a request at most (default 1048576)")
+  command->add_option("--max-body", a->http.most_body, "Largest size of a request in bytes (default 1048576)")
       ->check(at_least(1));
-  command->add_option("--connections", a->http.most_connections, "Connections at once at most (default 256)")
+  command->add_option("--connections", a->http.most_connections, "Largest number of connections at once (default 256)")
       ->check(at_least(1));
   command
       ->add_option(
           "--patience", a->http.patience_s,
-          "A client whose request takes this many seconds to come, or that takes nothing for so long, is cut off "
-          "(default 30)")
+          "Close a connection whose request is not complete, or that reads nothing, for this many seconds (default 30)")
       ->check(above_zero() & CLI::Range(1e9));  // nanoseconds of 64 bits hold nine times as much
   command->callback([a, &code] { code = serve_command(*a); });
 }

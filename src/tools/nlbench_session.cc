@@ -222,24 +222,20 @@ void add_session_command(CLI::App& app, int& code) {
   add_session_options(*command, a->plan,
                       "A session's text; a folder saved by `nlsim lower --session --save`; a scenario (.yaml), whose "
                       "`programs` are a session");
-  command
-      ->add_option("--sequence", a->sequence,
-                   "What to run: names of Programs. NAME*N is one choice of N executions, which overlap")
+  command->add_option("--sequence", a->sequence, "Programs to run, by name. NAME*N runs N executions, which overlap")
       ->required();
   add_ranks_options(*command, a->ranks);
-  command
-      ->add_option("--weights", a->weights, "Where the session's weights are: a folder that `nlsim lower --save` made")
+  command->add_option("--weights", a->weights, "Folder of the session's weights, made by `nlsim lower --save`")
       ->type_name("DIR");
   command
       ->add_option("--input", a->plan.inputs,
                    "PROGRAM/NAME=FILE.npy, or of integers PROGRAM/NAME=4,2; inputs that are not given are random. The "
-                   "same in every execution; with an axis "
-                   "more in front\n"
-                   "an entry for each execution of the program, after the last one the first again")
+                   "same in every execution; with one axis\nmore in front an entry for each execution of the Program, "
+                   "starting again after the last")
       ->type_name("FILE");
   add_check_options(*command, a->check, a->tolerance);
-  command->add_option("--seed", a->plan.seed, "Of random inputs (default 1)");
-  command->add_option("--output", a->output, "Write all outputs and states as they are in the end (.npy)");
+  command->add_option("--seed", a->plan.seed, "Seed of random inputs (default 1)");
+  command->add_option("--output", a->output, "Write all outputs and states at the end (.npy)");
   command->add_option("--json", a->json, "Write times, outputs and states to FILE")->type_name("FILE");
   command->callback([a, &code] { code = session_command(*a); });
 }

@@ -70,14 +70,15 @@ void add_survey_command(CLI::App& app, int& code) {
       "with those 1, 2,\n4, 8, … places away. Nothing else should run meanwhile.");
   const auto a = std::make_shared<SurveyArguments>();
   command->add_option("-o,--output", a->output, "The survey to write (.json); - is standard output")->required();
-  command->add_option("--names", a->request.names, "What to call the hosts, by rank (default: what each calls itself)")
+  command->add_option("--names", a->request.names, "Names of the hosts, by rank (default: each host's own)")
       ->delimiter(',')
       ->type_name("NAME,...");
-  command->add_option("--cores", a->request.cores, "How many cores of each shall be used, by rank; 0: all (default)")
+  command->add_option("--cores", a->request.cores, "How many cores of each host to use, by rank; 0: all (default)")
       ->delimiter(',')
       ->check(not_negative())
       ->type_name("COUNT,...");
-  command->add_option("--gpu-backend", a->gpu_backend, "As of nlbench run");
+  command->add_option("--gpu-backend", a->gpu_backend,
+                      "Module that computes on GPUs (default: libbackend_cuda.so beside nlbench)");
   add_ranks_options(*command, a->ranks);
   command->callback([a, &code] { code = survey(*a); });
 }

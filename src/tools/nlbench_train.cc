@@ -282,16 +282,15 @@ void add_train_command(CLI::App& app, int& code) {
   const auto a = std::make_shared<TrainCommand>();
   add_training_options(*command, a->training);
   add_ranks_options(*command, a->ranks);
-  command->add_option("--output", a->output, "Write the trained weights to FILE.safetensors in the end")
+  command->add_option("--output", a->output, "Write the trained weights to FILE.safetensors at the end")
       ->type_name("FILE");
-  command->add_option("--tensorboard", a->tensorboard, "Write what TensorBoard draws to DIR, while it goes on")
+  command->add_option("--tensorboard", a->tensorboard, "Write events for TensorBoard to DIR during the training")
       ->type_name("DIR");
   command->add_option("--log-every", a->log_every, "Print the loss of every N-th step (default: some twenty lines)")
       ->type_name("N")
       ->check(at_least(1));
-  command->add_flag(
-      "--check-numbers", a->check_numbers,
-      "Look at everything that is computed: where a value is no number (NaN, infinite) for the first time");
+  command->add_flag("--check-numbers", a->check_numbers,
+                    "Check every result, and name the first computation that makes NaN or an infinity");
   command->add_option("--json", a->json, "Write losses, evaluations and times to FILE (-: to standard output)")
       ->type_name("FILE");
   command->callback([a, &code] { code = train_command(*a); });

@@ -185,27 +185,28 @@ void add_training_options(CLI::App& command, TrainArguments& arguments) {
       ->type_name("FILE");
   command
       .add_option("--validation", arguments.validation,
-                  "The same arrays of samples that are not trained on: after the last step, their loss and accuracy")
+                  "The same arrays, of samples for validation: loss and accuracy after the last step")
       ->type_name("FILE");
   CLI::Option* steps = command.add_option("--steps", arguments.steps, "How many steps in all (default: one epoch)")
                            ->check(CLI::Range(int64_t{1}, most_steps));
-  command.add_option("--epochs", arguments.epochs, "How many times each sample is taken, in all")
+  command.add_option("--epochs", arguments.epochs, "How many epochs in all")
       ->check(CLI::Range(int64_t{1}, most_steps))
       ->excludes(steps);
-  command.add_option("--evaluate-every", arguments.evaluate_every, "Try the validation data after every N steps, too")
+  command
+      .add_option("--evaluate-every", arguments.evaluate_every, "Evaluate the validation data after every N steps, too")
       ->type_name("N")
       ->check(at_least(1));
   command
       .add_option("--checkpoint", arguments.checkpoint,
-                  "Save weights, optimizer and place in the data to DIR in the end, and when interrupted")
+                  "Save weights, optimizer states and the position in the data to DIR at the end, and when interrupted")
       ->type_name("DIR");
-  command.add_option("--save-every", arguments.save_every, "and after every N steps")
+  command.add_option("--save-every", arguments.save_every, "With --checkpoint: save after every N steps, too")
       ->type_name("N")
       ->check(at_least(1));
   command.add_flag("--resume", arguments.resume,
-                   "Go on from --checkpoint DIR, under any plan on any machines: its seed and order of samples hold");
-  command.add_option("--seed", arguments.seed, "Of the order of samples, and of samples that are drawn (default 0)");
-  command.add_flag("--in-order", arguments.in_order, "Take the samples as they stand, not shuffled in each epoch");
+                   "Resume from --checkpoint DIR, under any plan on any machines, with its seed and order of samples");
+  command.add_option("--seed", arguments.seed, "Seed of the order of samples, and of random samples (default 0)");
+  command.add_flag("--in-order", arguments.in_order, "Do not shuffle the samples in each epoch");
 }
 
 }  // namespace nlsplit::inline tools

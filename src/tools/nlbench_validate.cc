@@ -226,7 +226,7 @@ void add_validate_command(CLI::App& app, int& code) {
       "  nlbench validate scenarios/mine.yaml -o validation --top 5 --also 0 --confident\n"
       "  nlbench validate scenarios/mine.yaml -o validation --launcher 'mpirun --hostfile hosts' --on-hosts\n"
       "  nlbench validate scenarios/mine.yaml -o validation --transport grpc --workers b:7000,c:7000 --tls keys\n"
-      "Of a scenario that generates text: the time of each token (TPOT) and to the first one (TTFT).\n"
+      "For a scenario that generates text: the time of each token (TPOT) and to the first one (TTFT).\n"
       "Not itself under mpirun or srun: it starts one for all plans, with a rank for each device, and they run in "
       "turns. Each "
       "round\nbegins and ends with the unsplit network on one device, the control: what is slow for a minute is slow "
@@ -240,47 +240,45 @@ void add_validate_command(CLI::App& app, int& code) {
   CLI::Option* top =
       command
           ->add_option("--top", a->top,
-                       "How many of the best plans (default 10; with --confident 5), the scenario's own beside them")
+                       "How many of the best plans to run, besides the scenario's own (default 10; with --confident 5)")
           ->check(at_least(1));
   CLI::Option* also =
-      command->add_option("--also", a->also, "and how many drawn at random (default 10; with --confident 0)")
+      command->add_option("--also", a->also, "How many random plans to run (default 10; with --confident 0)")
           ->check(at_least(0));
-  command->add_option("--seed", a->seed, "of the drawing (default 1)");
-  CLI::Option* rounds = command
-                            ->add_option("--rounds", a->rounds,
-                                         "How many turns each plan has, one a round, in another order each round "
-                                         "(default 3)")
-                            ->check(at_least(1));
+  command->add_option("--seed", a->seed, "Seed of the random plans (default 1)");
+  CLI::Option* rounds =
+      command
+          ->add_option("--rounds", a->rounds, "How many rounds; each runs every plan once, in a new order (default 3)")
+          ->check(at_least(1));
   CLI::Option* final_rounds =
       command
-          ->add_option(
-              "--final", a->final_rounds,
-              "then the best ones have this many more: the first five of the ranking, and all that were measured "
-              "within\n10 % of the best (default 0)")
+          ->add_option("--final", a->final_rounds,
+                       "This many more rounds for the best plans: the first five of the ranking, and all that were "
+                       "measured within\n10 % of the best (default 0)")
           ->check(at_least(0));
   CLI::Option* confident =
       command
-          ->add_flag(
-              "--confident", a->confident,
-              "Which plan is the best? Runs the plans among which it is with --confidence, where costs have spreads, "
-              "and "
-              "--top: rounds of\nall, then of those that may be the best, until one is known or those left are equal "
-              "within 0.5 %")
+          ->add_flag("--confident", a->confident,
+                     "Run until the best plan is known: --top plans and, where costs have spreads, those of the "
+                     "confidence set. After a few rounds of\nall only those go on that may be the best, until one is "
+                     "left or all left are equal within 0.5 %")
           ->excludes(rounds, final_rounds);
-  command->add_option("--confidence", a->confidence, "With --confident: how sure it must be (default 0.9)")
+  command
+      ->add_option("--confidence", a->confidence,
+                   "With --confident: probability that the plan is the best (default 0.9)")
       ->check(CLI::Range(0.5, 0.999))
       ->needs(confident);
-  command->add_option("--most-rounds", a->most_rounds, "With --confident: rounds at most (default 40)")
+  command->add_option("--most-rounds", a->most_rounds, "With --confident: largest number of rounds (default 40)")
       ->check(at_least(static_cast<int>(least_pairs)))
       ->needs(confident);
-  command->add_option("--duration", a->duration, "Each turn goes on for so long (default 300ms)");
-  command->add_option("--repeats", a->repeats, "and for at least this many executions (default 1)")->check(at_least(1));
+  command->add_option("--duration", a->duration, "Length of a plan's turn (default 300ms)");
+  command->add_option("--repeats", a->repeats, "Executions of a plan's turn, at least (default 1)")->check(at_least(1));
   add_launch_options(*command, a->launch);
-  command->add_flag("--recalibrate", a->recalibrate,
-                    "(not of generation) Learn from these runs by how much computing and messages take longer than "
-                    "predicted, show what "
-                    "that does\nto plans it did not learn from, and write DIR/corrections.json for the scenario");
-  command->add_option("--nlsim", a->nlsim, "Where nlsim is (default: beside nlbench)");
+  command->add_flag(
+      "--recalibrate", a->recalibrate,
+      "Learn from these runs by how much computing and messages take longer than predicted, show the effect on plans "
+      "that were\nnot learnt from, and write DIR/corrections.json for the scenario (not for generation)");
+  command->add_option("--nlsim", a->nlsim, "Path of nlsim (default: beside nlbench)");
   command->callback([a, top, also, &code] {
     constexpr int confident_top = 5;
     if (a->confident && top->count() == 0) a->top = confident_top;

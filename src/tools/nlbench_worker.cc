@@ -133,16 +133,19 @@ void add_worker_command(CLI::App& app, int& code) {
       "before it runs it.\n"
       "Without --tls a worker listens to its own machine alone. Ctrl-C ends it.");
   const auto a = std::make_shared<WorkerArguments>();
-  command->add_option("--listen", a->listen, "Where: HOST:PORT, or 0.0.0.0:PORT for all networks")->required();
+  command
+      ->add_option("--listen", a->listen,
+                   "Address to listen at: HOST:PORT, or 0.0.0.0:PORT for all networks; port 0: any free one")
+      ->required();
   command
       ->add_option("--tls", a->credentials,
-                   "A folder with ca.crt, node.crt, node.key and secret (nlbench certificates): both sides show "
-                   "certificates of one authority, and\n"
-                   "rank 0 the secret")
+                   "Folder with ca.crt, node.crt, node.key and secret (nlbench certificates): both sides show "
+                   "certificates of one authority, and\nrank 0 the secret")
       ->type_name("DIR");
-  command->add_option("--gpu-backend", a->gpu_backend, "As of nlbench run");
+  command->add_option("--gpu-backend", a->gpu_backend,
+                      "Module that computes on GPUs (default: libbackend_cuda.so beside nlbench)");
   add_polling_option(*command, a->polling);
-  command->add_flag("--once", a->once, "End after one run, with its exit code; port 0 is any that is free");
+  command->add_flag("--once", a->once, "End after one run, with its exit code");
   command->callback([a, &code] { code = a->once ? work_once(*a) : work_on(*a); });
 }
 

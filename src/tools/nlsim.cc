@@ -1,4 +1,4 @@
-// nlsim: init, rank, check, show, lower, simulate, schedule, sweep. A thin main: what it does is in the modules above.
+// nlsim: plans and simulates. Its commands are in nlsim_*.cc.
 #include <CLI/CLI.hpp>
 
 #include "tools/commands.h"
@@ -14,9 +14,8 @@ int main(int argc, char** argv) {
   using namespace nlsplit;
   begin_program();
   CLI::App app(
-      "nlsim answers, before any machine is touched: which layers of a neural network on which machine, how fast, does "
-      "it fit,\n"
-      "and does splitting pay at all?\n\n"
+      "nlsim plans and simulates neural networks that are split over machines: which layers belong on which machine,\n"
+      "how fast that is, whether it fits, and whether splitting pays at all.\n\n"
       "  nlsim init --hosts a,b,c -o mine.yaml          a scenario of your own machines, measured\n"
       "  nlsim rank scenarios/quickstart.yaml           rank split plans\n"
       "  nlsim check SCENARIO --plan-file mine.yaml     what is wrong with a plan of your own, or how good it is\n"

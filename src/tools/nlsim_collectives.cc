@@ -177,8 +177,10 @@ void add_collectives_command(CLI::App& app, int& code) {
                                          "  nlsim collectives scenarios/training.yaml --size 100MiB --kind all-reduce\n"
                                          "estimate: what the compiler chooses by. docs/program.md has what each does.");
   const auto a = std::make_shared<CollectivesArguments>();
-  command->add_option("SCENARIO", a->scenario, "Its devices, links and costs are taken")->type_name("FILE")->required();
-  command->add_option("--size", a->size, "Of the value, e.g. 64MiB; of all shares together")->required();
+  command->add_option("SCENARIO", a->scenario, "The scenario with the devices, links and costs")
+      ->type_name("FILE")
+      ->required();
+  command->add_option("--size", a->size, "Size of the value, all shares together, e.g. 64MiB")->required();
   command->add_option("--kind", a->kind,
                       "all-reduce, reduce-scatter, all-gather, all-to-all or broadcast; default: all");
   command->add_option("--devices", a->devices, "The members, e.g. A,B,C; default: all of the scenario")->delimiter(',');

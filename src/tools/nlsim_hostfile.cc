@@ -79,10 +79,10 @@ void add_hostfile_command(CLI::App& app, int& code) {
                                        "Number in the ranking, or name of one of the scenario's plans (default 1)")
                           ->type_name("K|NAME");
   command->add_option("--plan-file", a->choice.file, "A plan in a file of its own")->type_name("FILE")->excludes(plan);
-  CLI::Option* train = command->add_flag("--train", a->train, "Of a scenario: the ranks of `nlbench train`");
+  CLI::Option* train = command->add_flag("--train", a->train, "For a scenario: the ranks of `nlbench train`");
   command
       ->add_flag("--session", a->session,
-                 "Of a scenario: the ranks of `nlbench session`, `generate` and `serve` (default: of `nlbench run`)")
+                 "For a scenario: the ranks of `nlbench session`, `generate` and `serve` (default: of `nlbench run`)")
       ->excludes(train);
   command->add_option("-o,--output", a->output, "The file to write (default: standard output)")->type_name("FILE");
   command->callback([a, &code] {

@@ -339,7 +339,7 @@ void add_init_command(CLI::App& app, int& code) {
       "  nlsim init --hosts a,b,c -o mine.yaml                           machines that mpirun or srun reaches\n"
       "  nlsim init --hostfile hosts --model net.onnx -o mine.yaml\n"
       "  nlsim init --workers b:7000,c:7000 --tls keys -o mine.yaml      this machine, and workers without MPI\n"
-      "and then  nlsim rank mine.yaml.  What nobody can find out stands in it as a comment with TODO.\n"
+      "and then  nlsim rank mine.yaml.  What could not be measured is a comment with TODO.\n"
       "It starts `nlbench survey` on the machines, which need the same nlbench. Takes a few seconds for each machine "
       "and pair.\n"
       "A scenario holds some 2,700 hosts; for mpirun their names with commas must be shorter than 128 KiB; srun takes "
@@ -360,8 +360,7 @@ void add_init_command(CLI::App& app, int& code) {
           ->delimiter(',')
           ->type_name("HOST:PORT,...");
   CLI::Option* survey =
-      command->add_option("--survey", a->survey, "A survey that is there already: nlbench survey -o FILE")
-          ->type_name("FILE");
+      command->add_option("--survey", a->survey, "An existing survey: nlbench survey -o FILE")->type_name("FILE");
   for (CLI::Option* one : {hostfile, workers, survey}) one->excludes(hosts);
   for (CLI::Option* one : {workers, survey}) one->excludes(hostfile);
   survey->excludes(workers);
@@ -373,14 +372,14 @@ void add_init_command(CLI::App& app, int& code) {
   CLI::Option* output =
       command->add_option("-o,--output", a->output, "The scenario to write (default: standard output)")
           ->type_name("FILE");
-  command->add_flag("--force", a->force, "Write over a file that is there");
+  command->add_flag("--force", a->force, "Overwrite an existing file");
   command
       ->add_option(
           "--launcher", a->launcher,
           fmt::format("What starts the ranks, mpirun or srun, with its options (default here \"{}\")", a->launcher))
       ->type_name("COMMAND")
       ->envname("NLBENCH_LAUNCHER");
-  command->add_option("--nlbench", a->nlbench, "Where nlbench is, on all machines (default: beside nlsim)");
+  command->add_option("--nlbench", a->nlbench, "Path of nlbench on all machines (default: beside nlsim)");
   // Empty, as a shell's unset variable is, would mean this machine, or a default.
   const CLI::Validator not_empty(
       [](std::string& text) { return text.empty() ? std::string("is empty") : std::string(); }, "", "");

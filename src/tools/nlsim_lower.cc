@@ -349,25 +349,27 @@ CLI::Option* add_validation_set_options(CLI::App& command, ValidationSetArgument
                                             "is predicted of them, to DIR, for `nlbench validate`")
                                 ->type_name("DIR")
                                 ->excludes(save, plan);
-  command.add_option("--top", arguments.top, "Of a validation set: how many of the best plans (default 10)")
+  command.add_option("--top", arguments.top, "For a validation set: how many of the best plans (default 10)")
       ->type_name("COUNT")
       ->needs(validation);
-  command.add_option("--also", arguments.also, "and how many drawn at random (default 10)")
+  command.add_option("--also", arguments.also, "For a validation set: how many random plans (default 10)")
       ->type_name("COUNT")
       ->needs(validation);
-  command.add_option("--seed", arguments.seed, "of the drawing (default 1)")->type_name("N")->needs(validation);
-  add_confidence_option(
-      command, arguments.confidence,
-      "and first those among which the best one is with this probability, if costs have spreads (docs/confidence.md)")
+  command.add_option("--seed", arguments.seed, "For a validation set: seed of the random plans (default 1)")
+      ->type_name("N")
+      ->needs(validation);
+  add_confidence_option(command, arguments.confidence,
+                        "For a validation set: first the plans among which the best one is with this probability, if "
+                        "costs have spreads (docs/confidence.md)")
       ->needs(validation);
   command
       .add_option("--plans", arguments.plans,
-                  "Of a validation set: those of FILE, the plans.json of an earlier one, predicted anew")
+                  "For a validation set: the plans of FILE, the plans.json of an earlier one, predicted anew")
       ->type_name("FILE")
       ->needs(validation);
   command
       .add_option("--corrections", arguments.corrections,
-                  "Of a validation set: only predict its plans again, with the costs corrected by FILE")
+                  "For a validation set: only predict its plans again, with the costs corrected by FILE")
       ->type_name("FILE")
       ->needs(validation);
   return validation;
@@ -398,11 +400,11 @@ void add_lower_command(CLI::App& app, int& code) {
       ->check(at_least(1));
   command
       ->add_option("--isa", arguments->isa,
-                   "Of a model: kernels of this instruction level (v2, v3, v4, neon; default: this machine's)")
+                   "For a model: kernels of this instruction level (v2, v3, v4, neon; default: this machine's)")
       ->type_name("LEVEL");
   command
       ->add_option("--precision", arguments->precision,
-                   "Of a model: float16 or bfloat16 instead of float32, but for inputs and outputs")
+                   "For a model: float16 or bfloat16 instead of float32, except for inputs and outputs")
       ->type_name("TYPE");
   CLI::Option* save =
       command
@@ -438,7 +440,9 @@ void add_lower_command(CLI::App& app, int& code) {
                                           "Write the messages that `nlbench network` measures to DIR")
                              ->type_name("DIR")
                              ->excludes(save, plan, validation);
-  command->add_option("--eager-limit", arguments->eager_limit, "Of a network set: where the transport changes its ways")
+  command
+      ->add_option("--eager-limit", arguments->eager_limit,
+                   "For a network set: messages up to this size start without waiting for their receiver")
       ->type_name("SIZE")
       ->needs(network);
   command->callback([arguments, &code] {

@@ -56,14 +56,14 @@ void add_model_options(CLI::App& command, ModelArguments& arguments) {
       ->type_name("FILE|zoo:NAME")
       ->required();
   command.add_option("--batch", arguments.batch, "Another batch size")->type_name("COUNT")->check(at_least(1));
-  command.add_option("--input-shape", arguments.inputs, "NAME=1,3,48,192 for inputs the file leaves open; repeatable")
+  command
+      .add_option("--input-shape", arguments.inputs, "NAME=1,3,48,192 for an input with symbolic extents; repeatable")
       ->type_name("NAME=SHAPE");
-  command.add_option("--dim", arguments.dims, "NAME=8 for an extent the file names but leaves open; repeatable")
-      ->type_name("NAME=EXTENT");
+  command.add_option("--dim", arguments.dims, "NAME=8 for a symbolic extent; repeatable")->type_name("NAME=EXTENT");
   command
       .add_option(
           "--precision", arguments.precision,
-          "float16 or bfloat16 instead of float32, but for inputs and outputs; float32 (default: as the model is)")
+          "float16 or bfloat16 instead of float32, except for inputs and outputs; float32 (default: the model's)")
       ->type_name("TYPE");
 }
 
@@ -94,7 +94,7 @@ void add_export_options(CLI::App& command, ExportArguments& arguments, bool requ
   command.add_option("-o,--output", arguments.output, "The file to write")->type_name("FILE.onnx")->required(required);
   command
       .add_option("--weights", arguments.weights,
-                  "With these weights instead of the model's own: what `nlbench train --output` has written")
+                  "Weights to use instead of the model's own: a file of `nlbench train --output`")
       ->type_name("FILE.safetensors");
   command.add_flag("--external-data", arguments.external_data,
                    "Put the weights into FILE.onnx.data beside it, whatever their size");

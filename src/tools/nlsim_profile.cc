@@ -367,7 +367,7 @@ void add_profile_command(CLI::App& app, int& code) {
       "show",
       "Machine, models and age of a profile, and for each kind of kernel: how many, how fast, how steady,\n"
       "and how far off one of them is when it is predicted from the others.\n"
-      "Of several files the first that holds a kernel counts, as in a scenario's `costs: [a.json, b.json]`.");
+      "Of several files the first that has a kernel counts, as in a scenario's `costs: [a.json, b.json]`.");
   const auto a = std::make_shared<ProfileShowArguments>();
   shows->add_option("FILES", a->files, "Profiles of one machine")->type_name("FILE...")->required();
   shows->add_flag("--kernels", a->kernels, "Every kernel too");

@@ -188,7 +188,7 @@ void add_matching_options(CLI::App& command, ImportArguments& a) {
                   "Refuse if more of the time belongs to no node, or more of the operations has no time (default 5%)")
       ->type_name("SHARE");
   command.add_flag("--scale", a.options.scale,
-                   "Of micro-batches outside the profiled batches: assume times in proportion to samples");
+                   "For micro-batches outside the profiled batches: assume times in proportion to samples");
   command.add_flag("--list", a.list, "List all events without a node and all computations without a time");
 }
 
@@ -217,11 +217,11 @@ void add_profile_import_command(CLI::App& profile, int& code) {
   command
       ->add_option(
           "--range", a->range,
-          "Of --torch, --nsys and --nsys-csv: the name of the ranges that are an execution (default: the outermost)")
+          "For --torch, --nsys and --nsys-csv: the name of the ranges that are an execution (default: the outermost)")
       ->type_name("NAME");
   command->add_option("--device", a->options.device, "The scenario's device that was profiled (default: all are alike)")
       ->type_name("NAME");
-  command->add_option("--batch", a->batch, "Of a model alone: samples of a batch (default 1)")
+  command->add_option("--batch", a->batch, "For a model alone: samples of a batch (default 1)")
       ->type_name("COUNT")
       ->check(at_least(1));
   command

@@ -143,9 +143,9 @@ void add_rank_command(CLI::App& app, int& code) {
   }
   command->add_option("--method", arguments->method, about)->type_name("NAME")->check(CLI::IsMember(methods));
   add_tier_option(*command, arguments->tier);
-  command->add_flag("--explain", arguments->explain,
-                    "Draw each plan shown, and say what bounds it, over which links it pays, and what the next one "
-                    "does otherwise");
+  command->add_flag(
+      "--explain", arguments->explain,
+      "Draw each plan shown, and say what bounds it, how slow links may be, and what the next one does differently");
   command->add_option("--html", arguments->html, "Write a page with the table and a drawing of each plan to this file")
       ->type_name("FILE");
   command->add_option("--json", arguments->json, "Write the answer as JSON to this file, - for standard output")

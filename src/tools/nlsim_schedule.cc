@@ -219,12 +219,12 @@ void add_schedule_command(CLI::App& app, int& code) {
       ->type_name("NAME|FILE.csv|SCENARIO");
   CLI::Option* plan = command
                           ->add_option("--plan", arguments->choice.plan,
-                                       "Of a scenario: number in the ranking, or name of one of its plans (default 1)")
+                                       "For a scenario: number in the ranking, or name of one of its plans (default 1)")
                           ->type_name("K|NAME");
-  command->add_option("--plan-file", arguments->choice.file, "Of a scenario: a plan in a file of its own")
+  command->add_option("--plan-file", arguments->choice.file, "For a scenario: a plan in a file of its own")
       ->type_name("FILE")
       ->excludes(plan);
-  command->add_option("--schedule", arguments->schedule, "Of a scenario: this schedule instead of the plan's")
+  command->add_option("--schedule", arguments->schedule, "For a scenario: this schedule instead of the plan's")
       ->type_name("NAME|FILE.csv");
   command->add_flag("--list", arguments->list, "List the schedules: mode, placement of stages, source");
   command->add_option("--devices", arguments->devices, "Devices of the pipeline (default 4)")
@@ -237,15 +237,16 @@ void add_schedule_command(CLI::App& app, int& code) {
       ->type_name("COUNT")
       ->check(at_least(1));
   command
-      ->add_option("--times", arguments->times,
-                   "Of one micro-batch in one stage: forward, input gradient, weight gradient (default 1,1,1); one "
-                   "number: inference")
+      ->add_option(
+          "--times", arguments->times,
+          "Times of one micro-batch in one stage: forward, input gradient, weight gradient (default 1,1,1); one "
+          "number: inference")
       ->type_name("F,I,W");
-  command->add_option("--message", arguments->message, "Of a message between two devices (default 0)")
+  command->add_option("--message", arguments->message, "Time of a message between two devices (default 0)")
       ->type_name("TIME");
   command
       ->add_option("--placement", arguments->placement,
-                   "Where stages stand, for schedules that serve any placement (default chain)")
+                   "Placement of stages, for schedules that serve any placement (default chain)")
       ->type_name("chain|loop|v|mirrored");
   command
       ->add_option("--keep", arguments->keep,

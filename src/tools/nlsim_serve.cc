@@ -131,10 +131,9 @@ void add_serve_command(CLI::App& app, int& code) {
   add_trace_options(*command, a->trace);
   command
       ->add_option("--waiting", a->waiting,
-                   "Requests that may wait for a slot; those beyond are turned away (default: as many as run at once)")
+                   "Requests that may wait for a slot; further ones are turned away (default: as many as run at once)")
       ->check(at_least(0));
-  command->add_flag("--no-prefix-reuse", a->no_reuse,
-                    "Every prompt is computed whole, also where the trace says that it shares a prefix");
+  command->add_flag("--no-prefix-reuse", a->no_reuse, "Compute every prompt whole, without reusing shared prefixes");
   command->add_option("--json", a->json, "Write the answer to FILE (-: to standard output)")->type_name("FILE");
   command->callback([a, &code] {
     const Status status = serve(*a);

@@ -202,20 +202,16 @@ void add_session_command(CLI::App& app, int& code) {
   command->add_option("WHAT", a->what, "A session's text; or a scenario (.yaml), whose `programs` are a session")
       ->type_name("FILE")
       ->required();
-  command
-      ->add_option("--on", a->on,
-                   "Of a session's text: the scenario whose devices (by name), links and costs are taken")
+  command->add_option("--on", a->on, "For a session's text: the scenario with the devices (by name), links and costs")
       ->type_name("SCENARIO");
   CLI::Option* plan = command
                           ->add_option("--plan", a->choice.plan,
-                                       "Of a scenario: number in its ranking, or name of one of its plans (default 1)")
+                                       "For a scenario: number in its ranking, or name of one of its plans (default 1)")
                           ->type_name("K|NAME");
-  command->add_option("--plan-file", a->choice.file, "Of a scenario: a plan in a file of its own")
+  command->add_option("--plan-file", a->choice.file, "For a scenario: a plan in a file of its own")
       ->type_name("FILE")
       ->excludes(plan);
-  command
-      ->add_option("--sequence", a->sequence,
-                   "What runs: names of Programs. NAME*N is one choice of N executions, which overlap")
+  command->add_option("--sequence", a->sequence, "Programs to run, by name. NAME*N runs N executions, which overlap")
       ->required();
   command
       ->add_option(

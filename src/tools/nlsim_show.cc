@@ -96,8 +96,8 @@ void add_show_command(CLI::App& app, int& code) {
           ->excludes(fused);
   command
       ->add_option("--differentiate", arguments->loss,
-                   "With this loss (mean_squared_error, softmax_cross_entropy) of the first output and the gradients "
-                   "of all weights behind it")
+                   "Add this loss of the first output (mean_squared_error, softmax_cross_entropy), and the gradients "
+                   "of all weights")
       ->type_name("LOSS")
       ->excludes(fused)
       ->excludes(passes);
@@ -109,15 +109,13 @@ void add_show_command(CLI::App& app, int& code) {
           ->excludes(costs);
   CLI::Option* memory = command
                             ->add_flag("--memory", arguments->memory,
-                                       "What it takes of a device's memory when it runs: weights as the kernels want "
-                                       "them, activations beside the\n"
-                                       "bound that no plan can beat and the layer where it is reached, workspace, "
-                                       "messages. MODEL may be a\n"
-                                       "scenario: then of every device and stage of a plan")
+                                       "Memory of a run: weights as the kernels store them, activations beside the "
+                                       "bound that no plan can beat and\nthe layer where it is reached, workspace, "
+                                       "messages. MODEL may be a scenario: then of every device and stage\nof a plan")
                             ->excludes(costs, dot, fused, passes);
   command
       ->add_option("--code", arguments->code,
-                   "What is generated for this computation: its loops, LLVM's IR and assembly (docs/generated.md)")
+                   "Code that is generated for this computation: its loops, LLVM's IR and assembly (docs/generated.md)")
       ->type_name("NODE")
       ->excludes(fused, passes, costs, dot, memory);
   command

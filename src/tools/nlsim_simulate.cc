@@ -219,19 +219,17 @@ void add_simulate_command(CLI::App& app, int& code) {
       ->excludes(noise);
   command
       ->add_flag("--opinions", arguments->opinions,
-                 "Ask all simulators, and SMPI's replay (smpirun, in Debian's package libsimgrid-dev); how far they "
-                 "are apart is\n"
-                 "the uncertainty (docs/opinions.md)")
+                 "Compare all simulators, and SMPI's replay (smpirun, in Debian's package libsimgrid-dev); their "
+                 "difference is\nan uncertainty (docs/opinions.md)")
       ->excludes(noise);
   command
       ->add_option("--decisions", arguments->decisions,
-                   "Write which slots every device ran in which order, as PyTorch's pipeline CSV: an online plan can "
-                   "`replay` it\n"
-                   "(docs/schedules.md)")
+                   "Write the order of each device's slots, as PyTorch's pipeline CSV: an online plan can `replay` "
+                   "it\n(docs/schedules.md)")
       ->type_name("FILE");
-  command->add_flag("--links", arguments->links,
-                    "Of generation: bytes and messages of a token and of a prompt on each link and direction "
-                    "(docs/generation.md)");
+  command->add_flag(
+      "--links", arguments->links,
+      "For generation: bytes and messages of a token and of a prompt on each link and direction (docs/generation.md)");
   command->add_option("--json", arguments->json, "Write the figures as JSON to this file, - for standard output")
       ->type_name("FILE");
   command->callback([arguments, &code] {

@@ -120,7 +120,7 @@ void add_sweep_command(CLI::App& app, int& code) {
       ->add_option("-o,--output", arguments->output,
                    "The folder for points.csv and report.html (default: sweep- and the experiment's name)")
       ->type_name("DIR");
-  command->add_flag("--fresh", arguments->fresh, "Start anew instead of going on with the points in DIR");
+  command->add_flag("--fresh", arguments->fresh, "Start anew instead of continuing with the points in DIR");
   command->footer(
       "Ctrl-C ends it after the points under way, with exit code 130; the same command goes on from there. Points "
       "that\ncannot exist are rows that say why. docs/sweep.md explains experiments and the columns.");

@@ -128,13 +128,13 @@ void add_tokenize_command(CLI::App& app, int& code) {
   command->add_option("--file", arguments->file, "File with text to encode")->type_name("PATH");
   command
       ->add_option("--chat", arguments->chat,
-                   "File with a conversation to encode as the model's own chat template writes it: "
-                   "[{\"role\": \"user\", \"content\": \"…\"}, …]")
+                   "File with a conversation to encode by the model's own chat template: [{\"role\": \"user\", "
+                   "\"content\": \"…\"}, …]")
       ->type_name("PATH");
   CLI::Option* ids =
       command->add_option("--decode", arguments->ids, "Tokens to decode, with commas between")->delimiter(',');
   ids->type_name("ID,…");
-  command->add_flag("--plain", arguments->plain, "Without the tokens that the model puts around a text");
+  command->add_flag("--plain", arguments->plain, "Without the tokens that the model adds around a text");
   command->add_flag("--skip-special", arguments->skip_special, "Decode without special tokens");
   command->add_flag(
       "--json", arguments->json,

@@ -60,8 +60,9 @@ void add_zoo_command(CLI::App& app, int& code) {
       "  nlsim zoo gpt2 -o gpt2.onnx\n"
       "  nlsim zoo 'llama?layers=2&hidden=512&heads=8&ffn=1024' -o small.onnx");
   const auto arguments = std::make_shared<ExportArguments>();
-  command->add_option("NAME", arguments->model.model, "Of the list, with ?SIZE=VALUE&… behind it if it has sizes");
-  command->add_option("--batch", arguments->model.batch, "Another batch size than 1")
+  command->add_option("NAME", arguments->model.model,
+                      "A network of the list, with ?SIZE=VALUE&… appended if it has sizes");
+  command->add_option("--batch", arguments->model.batch, "Batch size (default 1)")
       ->type_name("COUNT")
       ->check(at_least(1));
   add_export_options(*command, *arguments, false);

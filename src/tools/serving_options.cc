@@ -46,21 +46,22 @@ Result<RequestTrace> drawn_trace(const ArrivalOptions& options) {
 void add_trace_options(CLI::App& command, TraceArguments& arguments) {
   CLI::Option* const file =
       command
-          .add_option("--trace", arguments.file, "When requests arrive and how long they are: a file of --save-trace")
+          .add_option("--trace", arguments.file, "Trace of the requests' arrivals and lengths: a file of --save-trace")
           ->type_name("FILE");
   CLI::Option* const rate =
       command.add_option("--rate", arguments.rate, "Requests arrive at random, this many on average: 2/s, 30/min")
           ->type_name("RATE")
           ->excludes(file);
   for (CLI::Option* option :
-       {command.add_option("--requests", arguments.requests, "How many")->check(at_least(1) & CLI::Range(1, 1'000'000)),
+       {command.add_option("--requests", arguments.requests, "How many requests")
+            ->check(at_least(1) & CLI::Range(1, 1'000'000)),
         command
             .add_option("--prompt-length", arguments.prompt,
                         "Tokens of a prompt: 64, or drawn from 32..128 (default 64)")
             ->type_name("LENGTH"),
         command
             .add_option("--shared-prefix", arguments.prefix,
-                        "Tokens in front of each prompt that others begin with, too: a system prompt (default 0)")
+                        "Shared tokens at the beginning of each prompt, like a system prompt (default 0)")
             ->check(CLI::Range(int64_t{0}, longest_text)),
         command
             .add_option("--shared-texts", arguments.texts,
@@ -68,7 +69,7 @@ void add_trace_options(CLI::App& command, TraceArguments& arguments) {
             ->check(CLI::Range(1, 1'000'000)),
         command.add_option("--tokens", arguments.tokens, "Tokens of an answer: 32, or drawn from 16..64 (default 32)")
             ->type_name("LENGTH"),
-        command.add_option("--seed", arguments.seed, "Of what is drawn (default 0)")})
+        command.add_option("--seed", arguments.seed, "Seed of the requests (default 0)")})
     option->excludes(file)->needs(rate);  // alone it would be passed over where the scenario says when requests come
   command.add_option("--save-trace", arguments.save, "Keep the trace in FILE, to send or simulate it again")
       ->type_name("FILE");
