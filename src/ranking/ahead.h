@@ -1,6 +1,6 @@
-// Results that are taken one after the other, where those taken say which of the next are wanted. Other cores work
-// ahead: on the next that look wanted by now. What nobody takes was in vain; the results that are taken, and which, are
-// those of one core.
+// Speculative execution in parallel: items are taken one after the other, and the results so far say which of the next
+// are wanted. Other cores compute ahead the next items that look wanted by now. Results that are not taken are wasted.
+// Which items are taken, and their results, are the same as with one core.
 //
 //   Ahead<Timed> ahead(plans.size(), workers, 256, worth, time);
 //   for (size_t i = 0; i < plans.size(); ++i) {
@@ -27,8 +27,8 @@ namespace nlsplit::inline ranking {
 template <class Made>
 class Ahead {
  public:
-  // wanted: looks at no item before the last that was taken. farthest: how far ahead of that anybody works. make: on
-  // several threads at once.
+  // wanted: does not depend on items before the last that was taken. farthest: how many items ahead of that are
+  // computed at most. make: is called on several threads at once.
   Ahead(size_t count, size_t workers, size_t farthest, std::function<bool(size_t)> wanted,
         std::function<Made(size_t)> make)
       : count_(count), workers_(workers), farthest_(farthest), wanted_(std::move(wanted)), make_(std::move(make)) {
@@ -45,7 +45,7 @@ class Ahead {
     for (std::thread& thread : threads_) thread.join();
   }
 
-  // i: larger than any before.
+  // i: larger than in all calls before.
   Made take(size_t i) {
     std::unique_lock lock(mutex_);
     next_ = i + 1;
@@ -79,7 +79,7 @@ class Ahead {
     }
   }
 
-  // False: there is nothing to do now. As many as there are cores are made ahead: more would more often be in vain.
+  // False: there is nothing to do now. At most as many items as cores are made ahead: more would be wasted more often.
   bool make_one(std::unique_lock<std::mutex>& lock) {
     if (static_cast<size_t>(std::distance(begun_.lower_bound(next_), begun_.end())) >= workers_) return false;
     const size_t end = std::min(count_, next_ + farthest_);

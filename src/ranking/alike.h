@@ -1,5 +1,5 @@
-// Plans that differ by next to nothing: the same devices in the same way, cut a few layers further on. A deep network
-// has hundreds of them, and who chooses wants to see the others.
+// Plans that hardly differ: the same devices in the same way, cut a few layers further on. A deep network has hundreds
+// of them, and a table should show different ones.
 //
 //   Variants variants(ranking.node_shares);
 //   for (…) if (!variants.enough(scored, schedule)) { …; variants.note(scored, schedule); }

@@ -1,16 +1,15 @@
-// Which of the candidates that search found are worth being lowered and timed: lowering a network of thousands of nodes
-// takes milliseconds, and most candidates cannot be among the best.
+// Which of search's candidates to lower and time: lowering a network of thousands of nodes takes milliseconds, and most
+// candidates cannot be among the best.
 //
 //   Pruning pruning(wanted, Objective::throughput);
 //   for (…) if (pruning.worth(scored)) { …; pruning.note(&scored, score, respects_of(estimate), plan); }
 //
-// Search says of every plan, for next to nothing, how long it takes at least, how long one micro-batch does, how long
-// its busiest device computes, and how many bytes a stage needs. What lowering finds is never less than some
-// share of that, the same for all plans of a ranking or nearly so: links that overlap, messages that leave early.
-// Pruning learns the least such share from the plans of a kind it sees, and then leaves out those whose estimates say
-// that they are neither among the best by the objective nor the best of their kind in another respect. So the order of
-// the table is that of all candidates unless one that was left out beats its estimate by more than any that was looked
-// at.
+// Search has cheap estimates of every plan: its time at least, the time of one micro-batch, the computing time of its
+// busiest device, and the bytes of a stage. The exact figures are never below some share of these, which is nearly the
+// same for all plans of a ranking (links that overlap, messages that leave early). Pruning learns the lowest share from
+// the plans of a kind it sees. Then it skips plans whose estimates say that they are neither among the best by the
+// objective nor the best of their kind in another respect. So the table has the order of all candidates, unless a
+// skipped plan beats its estimate by more than any plan that was timed.
 #pragma once
 
 #include <array>
@@ -25,16 +24,16 @@
 
 namespace nlsplit::inline ranking {
 
-// In what the verdict compares splits: seconds of a batch, of a micro-batch, bytes of the largest device, seconds in
-// which the busiest device computes.
+// What the verdict compares: seconds of a batch, of a micro-batch, bytes of the largest device, computing seconds of
+// the busiest device.
 using Respects = std::array<double, 4>;
 Respects respects_of(const Estimate& estimate);
 Respects estimated(const ScoredPlan& plan);  // what search says of them
 
 class Pruning {
  public:
-  // So many are looked at before any is left out; of plans that are no split, whose estimates are nearer, fewer, and of
-  // those with stages split inside their layers, which take long to lower.
+  // How many plans are timed before any is skipped: of all; of plans that are not splits, whose estimates are closer;
+  // of plans with stages split inside their layers, which take long to lower.
   static constexpr size_t surely_timed = 100, surely_timed_yardsticks = 3, surely_timed_inside = 12;
   static constexpr size_t enough_alike = 3;  // of one schedule and micro-batch count, to learn from
 
