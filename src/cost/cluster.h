@@ -79,10 +79,12 @@ struct MessageCost {
 
 // Seconds a byte takes from the computing of the device that sends or receives it meanwhile: the `O` of LogGOPS
 // (Hoefler, Schneider, Lumsdaine, HPDC 2010), for a CPU that also computes. And the reverse: a message above the eager
-// limit needs 1 + slowed times as long while both its ends compute, half as much more while one does.
+// limit needs 1 + slowed times as long while both its ends compute, half as much more while one does. Its handshake
+// takes `busy` seconds longer while both compute: threads that move messages wake up on cores that others use.
 struct Overheads {
   double sender = 0, receiver = 0;
   double slowed = 0;
+  double busy = 0;
   friend bool operator==(const Overheads&, const Overheads&) = default;
 };
 

@@ -26,17 +26,18 @@ MessageCost cost_of(const json& value) {
 json to_json(const Overheads& overheads) {
   return {{"sender_s_per_byte", overheads.sender},
           {"receiver_s_per_byte", overheads.receiver},
-          {"slowed", overheads.slowed}};
+          {"slowed", overheads.slowed},
+          {"busy_s", overheads.busy}};
 }
 
 Overheads overheads_of(const json& value) {
   return {value.at("sender_s_per_byte").get<double>(), value.at("receiver_s_per_byte").get<double>(),
-          value.at("slowed").get<double>()};
+          value.at("slowed").get<double>(), value.value("busy_s", 0.0)};
 }
 
 // Of what a file says; JSON has no numbers that are not finite.
 bool possible(const Overheads& overheads) {
-  return overheads.sender >= 0 && overheads.receiver >= 0 && overheads.slowed >= 0;
+  return overheads.sender >= 0 && overheads.receiver >= 0 && overheads.slowed >= 0 && overheads.busy >= 0;
 }
 
 bool possible(const MessageCost& cost) { return cost.latency.value() >= 0 && cost.bandwidth.value() > 0; }

@@ -111,18 +111,18 @@ Status shorten(const std::string& folder, double slot_s, double chore_s) {
 
 }  // namespace
 
-Result<double> measure_slowed(const LaunchArguments& arguments, const std::string& set, const MessageTest& test,
+Result<double> measure_longer(const LaunchArguments& arguments, const std::string& set, const MessageTest& test,
                               const MessageCost& alone, double chore_s) {
   constexpr int turns = 5, repeats = 1;
   const double alone_s = (alone.latency * test.messages + bytes(test.bytes) / alone.bandwidth).value();
   const std::string folder = set + "/" + test.folder;
   RETURN_IF_ERROR(shorten(folder, 2 * alone_s / test.messages, chore_s));
-  std::vector<double> slowed;
+  std::vector<double> longer;
   for (int turn = 0; turn < turns && !interrupted(); ++turn) {
     ASSIGN_OR_RETURN(const Played played, run_saved(arguments, folder, {test.a, test.b}, repeats));
-    slowed.push_back(played.messages_s / alone_s - 1);
+    longer.push_back((played.messages_s - alone_s) / test.messages);
   }
-  return std::max(0.0, quantile(slowed, 0.5));
+  return longer.empty() ? 0 : std::max(0.0, quantile(longer, 0.5));
 }
 
 }  // namespace nlsplit::inline measure

@@ -41,9 +41,10 @@ Result<BusyFigures> measure_overheads(const LaunchArguments& arguments, const st
 Result<Seconds> measure_clear_to_send_delay(const LaunchArguments& arguments, const std::string& set,
                                             const ClearToSendTest& test);
 
-// Overheads::slowed: how much longer than `alone` large messages take while both ends compute. The median of some runs.
-// Both compute for as long as two messages take: so many computations of `chore_s`, or as many as the test has.
-Result<double> measure_slowed(const LaunchArguments& arguments, const std::string& set, const MessageTest& test,
+// How many seconds longer than `alone` a message of a test takes, whose ends compute: the median of some runs, none
+// below zero. They compute for as long as two messages take: so many computations of `chore_s`, or as many as the test
+// has.
+Result<double> measure_longer(const LaunchArguments& arguments, const std::string& set, const MessageTest& test,
                               const MessageCost& alone, double chore_s);
 
 }  // namespace nlsplit::inline measure

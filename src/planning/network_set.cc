@@ -124,7 +124,7 @@ class NetworkSet {
     const double lasts_s = std::max(waits_s, 40 * route.rendezvous.latency.value());
     ClearToSendOptions options;
     options.eager_limit = set_.eager_limit;
-    options.message_bytes = std::clamp<int64_t>(2 * set_.eager_limit.value(), 4 << 10, 32 << 20) / 64 * 64;
+    options.message_bytes = above_limit();
     options.bulk_bytes =
         std::clamp<int64_t>(static_cast<int64_t>(route.narrowest.value() * lasts_s), 2 << 20, 64 << 20) / 64 * 64;
     const double moves_s = static_cast<double>(options.bulk_bytes) / route.narrowest.value();
@@ -156,18 +156,35 @@ class NetworkSet {
     RETURN_IF_ERROR(save(pair.folder, busy_pair(a, b, sender.level, receiver.level, options)));
     set_.pairs.push_back(std::move(pair));
 
-    // Large messages, as long as those that cross, within computing that takes longer. `nlbench network` takes fewer
-    // computations where they are slower.
-    options.message_bytes = large_message(route);
-    const double moves_s = static_cast<double>(options.message_bytes) / route.narrowest.value();
-    options.slots = 6;
-    options.quiet_too = false;
-    options.chores = static_cast<int>(6000 * std::clamp(moves_s / long_s, 1.0, 20.0));
-    const MessageTest test{fmt::format("s{}", set_.slowed.size() + 1), a, b, options.message_bytes * options.slots,
-                           options.slots};
-    set_.slowed.push_back(test);
-    return save(test.folder, busy_pair(a, b, sender.level, receiver.level, options));
+    // Large messages, as long as those that cross, and small ones above the limit, within computing that takes longer.
+    RETURN_IF_ERROR(add_busy_messages(sender, receiver, {large_message(route), 6}, "s", set_.slowed));
+    constexpr double half_s = 0.5;
+    const double small_s = static_cast<double>(above_limit()) / route.narrowest.value();
+    const int slots = static_cast<int>(std::clamp(half_s / small_s, 8.0, 64.0));
+    return add_busy_messages(sender, receiver, {above_limit(), slots}, "p", set_.busy);
   }
+
+  struct BusyMessages {
+    int64_t bytes = 0;
+    int count = 0;
+  };
+  // `nlbench network` takes fewer computations where they are slower.
+  Status add_busy_messages(const Device& sender, const Device& receiver, const BusyMessages& messages,
+                           const std::string& prefix, std::vector<MessageTest>& tests) {
+    const std::string &a = name(sender.host.index()), &b = name(receiver.host.index());
+    ASSIGN_OR_RETURN(const Route route, find_path(cluster_, sender.host, receiver.host));
+    const double moves_s = static_cast<double>(messages.bytes) / route.narrowest.value();
+    BusyPairOptions options;
+    options.eager_limit = set_.eager_limit;
+    options.message_bytes = messages.bytes;
+    options.slots = messages.count;
+    options.chores = static_cast<int>(6000 * std::clamp(moves_s / long_s, 1.0, 20.0));
+    tests.push_back(
+        {fmt::format("{}{}", prefix, tests.size() + 1), a, b, messages.bytes * messages.count, messages.count});
+    return save(tests.back().folder, busy_pair(a, b, sender.level, receiver.level, options));
+  }
+
+  int64_t above_limit() const { return std::clamp<int64_t>(2 * set_.eager_limit.value(), 4 << 10, 32 << 20) / 64 * 64; }
 
   const Loaded& loaded_;
   const Cluster& cluster_;

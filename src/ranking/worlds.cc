@@ -226,6 +226,7 @@ class WorldTimer {
         activity.latency = predicted.latency * factor;
         activity.handshake = predicted.handshake * factor;
         activity.clear_to_send_delay = predicted.clear_to_send_delay * factor;
+        activity.queued = predicted.queued * factor;
         activity.bytes = predicted.bytes * factor;
       }
     }

@@ -12,20 +12,6 @@ namespace {
 
 constexpr uint32_t nothing = std::numeric_limits<uint32_t>::max();
 
-double time_of(const Timing& timing, uint32_t activity, Event event) {
-  switch (event) {
-    case Event::posted:
-      return timing.posted[activity];
-    case Event::ready:
-      return timing.start[activity];
-    case Event::sent:
-      return timing.sent[activity];
-    case Event::delivered:
-      return timing.finish[activity];
-  }
-  CHECK(false, "an event without a time");
-}
-
 // What opened a gate: the last of all that it waited for.
 struct Cause {
   uint32_t activity = nothing;

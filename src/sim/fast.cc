@@ -61,6 +61,7 @@ TimedGraph over(TimedGraph graph, const ScaledLinks& links) {
     activity.handshake *= links.latency;
     activity.request /= links.bandwidth;
     activity.clear_to_send_delay /= links.bandwidth;
+    activity.queued /= links.bandwidth;
   }
   return graph;
 }
@@ -89,7 +90,7 @@ Status event_loop(const TimedGraph& graph, Timing& timing) {
 
 bool is_closed(const TimedGraph& graph) {
   if (graph.nic_window > 0 || !graph.slowness.empty() || graph.online || graph.clear_to_send_waits ||
-      graph.has_overheads)
+      graph.has_queues || graph.has_overheads)
     return false;
   return std::ranges::none_of(graph.machine_of_device, [](int machine) { return machine >= 0; });
 }

@@ -71,7 +71,7 @@ class Runner {
         if (!is_stale(i, now)) block_done(i, now);
         break;
       case Step::handshake_done:
-        ask_for_lane(i, now);
+        handshake_done(i, now);
         break;
       case Step::flow_done:
         flow_done(i, now);
@@ -122,6 +122,7 @@ class Runner {
   struct Life {
     std::array<bool, 4> happened{};  // [event]
     bool arrived = false;
+    bool ends_seen = false;    // whether they computed when its handshake was to end
     bool delayed = false;      // by computing at its ends, or its answer
     double answered_late = 0;  // seconds by which its answer came behind another request
   };
@@ -281,7 +282,7 @@ class Runner {
   }
 
   void ready(uint32_t i, double now) {
-    timing_.start[i] = now;
+    timing_.start[i] = asked(i, now);
     fire(i, Event::ready);
     if (graph_.activities[i].eager) {
       ask_for_lane(i, now);
@@ -290,17 +291,54 @@ class Runner {
     }
   }
 
+  // When message i, which could move now, was asked for: of the message before it in its FIFO its sender's MPI and
+  // socket held the rest then.
+  double asked(uint32_t i, double now) const {
+    const Activity& transfer = graph_.activities[i];
+    if (transfer.queued <= 0) return now;
+    double last = 0;
+    for (uint32_t e = graph_.edge_begin[i]; e < graph_.edge_begin[i + 1]; ++e) {
+      const TimedEdge& edge = graph_.edges[e];
+      if (edge.what != Gate::start) continue;
+      const Activity& from = graph_.activities[edge.from];
+      const bool is_before =
+          edge.when == Event::sent && from.is_transfer && from.device == transfer.device && from.peer == transfer.peer;
+      const double met = time_of(timing_, edge.from, edge.when);
+      last = std::max(last, is_before ? std::max(timing_.moves[edge.from], met - from.queued) : met);
+    }
+    return std::min(last, now);
+  }
+
   void shake_hands(uint32_t i, double now) {
     const double handshake = graph_.activities[i].handshake + clear_to_send_delay(i, now);
+    if (graph_.clear_to_send_waits) {
+      timing_.moves[i] = now + handshake;  // at the earliest
+      if (graph_.activities[i].duration > 0) on_way_[way_of(i)].push_back(i);
+    }
     if (handshake > 0) {
       clock_.at(now + handshake, i, Step::handshake_done);
     } else {
-      ask_for_lane(i, now);
+      handshake_done(i, now);
     }
   }
 
-  // How long what moves from the receiver of message i to its sender keeps the receiver's answer back. Where that is a
-  // request itself, it is the request's own answer that is late: it comes behind the request of i.
+  // Two ends that compute make it longer, once. They are looked at now: what has begun at the moment of its beginning
+  // is known.
+  void handshake_done(uint32_t i, double now) {
+    const Activity& transfer = graph_.activities[i];
+    if (!std::exchange(life_[i].ends_seen, true)) {
+      const bool both = computing_[device_of(i)].active && computing_[static_cast<size_t>(transfer.peer)].active;
+      if (both && transfer.busy > 0) {
+        timing_.moves[i] = now + transfer.busy;
+        clock_.at(now + transfer.busy, i, Step::handshake_done);
+        return;
+      }
+    }
+    ask_for_lane(i, now);
+  }
+
+  // How long what moves from the receiver of message i to its sender keeps the receiver's answer back. What is answered
+  // itself after i was asked for moves after that answer, and is late: its own answer comes behind the request of i.
   double clear_to_send_delay(uint32_t i, double now) {
     const Activity& transfer = graph_.activities[i];
     if (transfer.clear_to_send_delay <= 0) return 0;
@@ -309,8 +347,9 @@ class Runner {
     double wait = 0;
     for (const uint32_t other : found->second) {
       const Activity& ahead = graph_.activities[other];
-      if (timing_.moves[other] + ahead.request > now) {
-        if (ahead.clear_to_send_delay > 0) life_[other].answered_late = now - timing_.moves[other];
+      const double answered = std::max(timing_.start[other] + ahead.request, timing_.posted[other]);
+      if (!ahead.eager && answered > timing_.start[i]) {
+        life_[other].answered_late = std::max(0.0, now - timing_.moves[other]);
         continue;
       }
       wait += std::max(0.0, timing_.moves[other] + ahead.duration - (now + transfer.request));
@@ -321,6 +360,7 @@ class Runner {
   uint64_t way_of(int from, int to) const {
     return static_cast<uint64_t>(from) * graph_.host_of_device.size() + static_cast<uint64_t>(to);
   }
+  uint64_t way_of(uint32_t i) const { return way_of(graph_.activities[i].device, graph_.activities[i].peer); }
 
   Lane& lane_of_transfer(const Activity& activity) { return lanes_[way_of(activity.device, activity.peer)]; }
 
@@ -369,8 +409,7 @@ class Runner {
     timing_.moves[i] = now;
     if (graph_.activities[i].slowed > 0) ends_computed_[i] = ends_computed(graph_.activities[i], now);
     if (graph_.activities[i].duration > 0) {
-      if (graph_.clear_to_send_waits)
-        on_way_[way_of(graph_.activities[i].device, graph_.activities[i].peer)].push_back(i);
+      if (graph_.clear_to_send_waits && graph_.activities[i].eager) on_way_[way_of(i)].push_back(i);
       clock_.flow(i, now);
     } else {
       flow_done(i, now);  // nothing to move, or no distance
@@ -406,7 +445,7 @@ class Runner {
       }
     }
     timing_.sent[i] = now;
-    if (graph_.clear_to_send_waits) std::erase(on_way_[way_of(activity.device, activity.peer)], i);
+    if (graph_.clear_to_send_waits) std::erase(on_way_[way_of(i)], i);
     if (activity.sender_overhead > 0) steal(activity.device, activity.sender_overhead);
     if (activity.receiver_overhead > 0) steal(activity.peer, activity.receiver_overhead);
     if (const int card = card_of(activity); card >= 0) {
@@ -439,11 +478,12 @@ class Runner {
   std::vector<double> stolen_;         // by device: seconds that messages took from it so far
   std::vector<double> computed_;       // by device: seconds it computed until its last block's end
   std::vector<double> ends_computed_;  // by activity: what its ends had when it began to move; empty: nothing is slowed
-  std::unordered_map<uint64_t, std::vector<uint32_t>> on_way_;  // [way_of]: messages that move, while answers may wait
-  std::vector<Card> cards_;                                     // by host; empty without a window
-  std::vector<int> asked_;                                      // cards that may have something to take
-  std::optional<Turns> turns_;                                  // online
-  std::unordered_map<uint64_t, Lane> lanes_;                    // online: [way_of]
+  // [way_of]: messages that move or have asked to, while answers may wait
+  std::unordered_map<uint64_t, std::vector<uint32_t>> on_way_;
+  std::vector<Card> cards_;                   // by host; empty without a window
+  std::vector<int> asked_;                    // cards that may have something to take
+  std::optional<Turns> turns_;                // online
+  std::unordered_map<uint64_t, Lane> lanes_;  // online: [way_of]
 };
 
 }  // namespace nlsplit::inline sim

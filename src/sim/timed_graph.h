@@ -12,19 +12,20 @@
 //              starts at ready (eager), else at max(ready, posted) + handshake; with a card window, when the card takes
 //              it; sent = start + bytes/bandwidth (longer where others share the way);  arrives = sent + latency
 //              delivered = arrives, and not before posted;  recvs of one FIFO are posted in order
-//              the next of its FIFO is ready at sent; the sender's buffer is free at ready (eager: it was copied) or
+//              the next of its FIFO can move at sent; the sender's buffer is free at ready (eager: it was copied) or
 //              sent
+//   asked      a sender is done with a message when its MPI and its socket hold the rest (`queued` at most), and asks
+//              for the next of its FIFO then: Timing::start of a transfer. That request travels behind the rest.
 //   answer     the request for a larger message carries its first bytes, as many as the eager limit (Open MPI's ob1),
-//   so
-//              it is there `request` later. A handshake is longer by what has then to pass, alone, from its receiver to
-//              its sender, but at most by clear_to_send_delay: the receiver's answer waits behind it. Of a message
-//              whose own request is still on its way when this one begins only that is ahead, so no answer waits for
-//              its rest; its own answer comes behind this request, as much later as that began later
+//              so it is there `request` later. A handshake is longer by what has then to pass, alone, from its receiver
+//              to its sender, but at most by clear_to_send_delay: the receiver's answer waits behind it. A message the
+//              other way that is answered after this one was asked for does not keep this one's answer back: its own
+//              answer comes behind this request, so much later
 //   overhead   when a transfer's last byte moves, the block that runs on its sender at that moment ends sender_overhead
 //   later, and the one on its receiver receiver_overhead: a CPU that moves bytes does not compute. What a device that
 //   waits spends on messages is part of what they take.
 //   slowed     while both its ends compute a message above the eager limit needs 1 + slowed times as long, while one
-//   does 1 + slowed / 2
+//              does 1 + slowed / 2; its handshake is longer by `busy` if both compute then
 //   company    while k other devices of its machine compute, a block needs 1 + k company / duration times as long
 //   card       with nic_window = w > 0 a host moves at most w of its outgoing messages at a time. A message asks for
 //   the card when it
@@ -71,10 +72,12 @@ struct Activity {
   double handshake = 0;  // transfer: seconds before it moves, if it is not eager
   double request = 0;    // transfer: seconds of its duration in which bytes up to the eager limit move
   double clear_to_send_delay = 0;  // transfer: seconds more at most, for what comes the other way; 0: nothing does
+  double queued = 0;               // transfer: seconds of its way that its sender's MPI and socket hold at most
   double bytes = 0;                // transfer: what its links carry, so that the narrowest alone takes `duration`
   // transfer: seconds it takes from a computation under way on the device, or on the peer, when its last byte moves
   double sender_overhead = 0, receiver_overhead = 0;
   double slowed = 0;  // transfer: seconds more for each second in which both ends compute
+  double busy = 0;    // transfer: seconds its handshake takes longer if both its ends compute when that is to end
   int route = -1;     // transfer: index into TimedGraph::routes; -1: no distance (same device)
 };
 
@@ -104,6 +107,7 @@ struct TimedGraph {
   std::vector<Route> routes;          // between hosts of the Program's devices, as used
   int nic_window = 0;
   bool clear_to_send_waits = false;  // some activity has a clear_to_send_delay
+  bool has_queues = false;           // some activity is queued
   bool has_overheads = false;       // some activity has an overhead at one of its ends, or is slowed by their computing
   std::vector<int> host_of_device;  // dense numbers: devices of one host share its network card
   // Dense numbers of machines that several devices share and whose blocks have a `company`; -1: the device has its own.
@@ -131,13 +135,27 @@ Result<TimedGraph> build_online_graph(const Program& program, const Dependencies
 // When each activity happened: what a tier answers. Index as in TimedGraph::activities.
 struct Timing {
   std::vector<double> posted;  // block: its end; transfer: recv posted
-  std::vector<double> start;   // block: start; transfer: ready
+  std::vector<double> start;   // block: start; transfer: asked, that is ready where nothing is queued
   std::vector<double> moves;   // block: start; transfer: its first byte moves
   std::vector<double> sent;    // transfer: last byte out; block: end
   std::vector<double> finish;  // block: end; transfer: delivered
   std::vector<double> turn;    // online only: of a slot's first block, how many slots its device ran before; else -1
   double makespan = 0;
 };
+
+inline double time_of(const Timing& timing, uint32_t activity, Event event) {
+  switch (event) {
+    case Event::posted:
+      return timing.posted[activity];
+    case Event::ready:
+      return timing.start[activity];
+    case Event::sent:
+      return timing.sent[activity];
+    case Event::delivered:
+      return timing.finish[activity];
+  }
+  CHECK(false, "an event without a time");
+}
 
 // peak_bytes is each device's whole arena: its buffers have fixed places in it.
 Trace to_trace(const Program& program, const Dependencies& dependencies, const TimedGraph& graph, const Timing& timing);

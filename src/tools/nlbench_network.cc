@@ -43,14 +43,15 @@ std::string table_of(const NetworkProfile& profile) {
                {"error of\nthe lines", Align::right},
                {"from computing,\nof the sender", Align::right},
                {"of the\nreceiver", Align::right},
-               {"slower while\nboth compute", Align::right}});
+               {"slower while\nboth compute", Align::right},
+               {"handshake\nlonger", Align::right}});
   for (const NamedRoute& way : profile.routes) {
     table.add({fmt::format("{} > {}", way.from, way.to), to_string(way.eager.latency), to_string(way.eager.bandwidth),
                to_string(way.rendezvous.latency), to_string(way.rendezvous.bandwidth),
                way.crossing.value() > 0 ? to_string(way.crossing) : "-", to_string(way.clear_to_send_delay),
                fmt::format("{:.1f} %", way.largest_error * 100), fmt::format("{:.2f} ns/B", way.overheads.sender * 1e9),
                fmt::format("{:.2f} ns/B", way.overheads.receiver * 1e9),
-               fmt::format("{:.1f} %", way.overheads.slowed * 100)});
+               fmt::format("{:.1f} %", way.overheads.slowed * 100), to_string(seconds(way.overheads.busy))});
   }
   return table.to_string();
 }
@@ -71,6 +72,7 @@ class Measurement {
     RETURN_IF_ERROR(each(set_.crossings, "measuring messages both ways at once", &Measurement::both_ways));
     RETURN_IF_ERROR(each(set_.answers, "measuring clear-to-send delays", &Measurement::answers));
     RETURN_IF_ERROR(each(set_.pairs, "measuring what messages take from computing", &Measurement::overheads));
+    RETURN_IF_ERROR(each(set_.busy, "measuring handshakes while both ends compute", &Measurement::busy));
     RETURN_IF_ERROR(each(set_.slowed, "measuring messages while both ends compute", &Measurement::slowed));
     clear_progress();
     return std::move(profile_);
@@ -127,11 +129,22 @@ class Measurement {
     return ok_status();
   }
 
+  Status busy(const MessageTest& test) {
+    ASSIGN_OR_RETURN(way(test.a, test.b).overheads.busy, longer(test));
+    return ok_status();
+  }
+
+  // What is longer than their handshakes.
   Status slowed(const MessageTest& test) {
     NamedRoute& way = this->way(test.a, test.b);
-    ASSIGN_OR_RETURN(way.overheads.slowed,
-                     measure_slowed(launch_, dir_, test, way.rendezvous, chores_s_[{test.a, test.b}]));
+    ASSIGN_OR_RETURN(const double all, longer(test));
+    const double moves_s = static_cast<double>(test.bytes) / test.messages / way.rendezvous.bandwidth.value();
+    way.overheads.slowed = std::max(0.0, all - way.overheads.busy) / moves_s;
     return ok_status();
+  }
+
+  Result<double> longer(const MessageTest& test) {
+    return measure_longer(launch_, dir_, test, way(test.a, test.b).rendezvous, chores_s_[{test.a, test.b}]);
   }
 
   const LaunchArguments& launch_;

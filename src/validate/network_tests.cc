@@ -324,12 +324,13 @@ std::string to_json(const NetworkTests& set) {
     tests.push_back({{"folder", test.folder}, {"a", test.a}, {"b", test.b}, {"sizes", test.sizes}});
   }
   return json{{"format", "nlsplit-test-set"},
-              {"version", 3},
+              {"version", 4},
               {"eager_limit_bytes", set.eager_limit.value()},
               {"tests", std::move(tests)},
               {"pairs", std::move(pairs)},
               {"crossings", to_json(set.crossings)},
               {"slowed", to_json(set.slowed)},
+              {"busy", to_json(set.busy)},
               {"answers", std::move(answers)}}
              .dump() +
          "\n";
@@ -338,8 +339,8 @@ std::string to_json(const NetworkTests& set) {
 Result<NetworkTests> parse_network_tests(const std::string& text, const std::string& file) {
   try {
     const json value = json::parse(text);
-    if (value.at("format") != "nlsplit-test-set" || value.at("version") != 3)
-      return invalid_input(fmt::format("{}: not a set of tests of version 3", file));
+    if (value.at("format") != "nlsplit-test-set" || value.at("version") != 4)
+      return invalid_input(fmt::format("{}: not a set of tests of version 4", file));
     NetworkTests set;
     set.eager_limit = bytes(whole_number<int64_t>(value.at("eager_limit_bytes")));
     for (const json& entry : value.at("tests")) {
@@ -352,6 +353,7 @@ Result<NetworkTests> parse_network_tests(const std::string& text, const std::str
     }
     set.crossings = message_tests_of(value.at("crossings"));
     set.slowed = message_tests_of(value.at("slowed"));
+    set.busy = message_tests_of(value.at("busy"));
     for (const json& entry : value.at("answers")) {
       set.answers.push_back({entry.at("quiet").get<std::string>(), entry.at("loud").get<std::string>(),
                              entry.at("a").get<std::string>(), entry.at("b").get<std::string>()});

@@ -88,6 +88,7 @@ struct NetworkTests {
   std::vector<MessageTest> crossings;  // messages both ways at once
   std::vector<MessageTest> slowed;     // large ones from a to b while both compute
   std::vector<ClearToSendTest> answers;
+  std::vector<MessageTest> busy = {};  // messages barely above the eager limit from a to b while both compute
 };
 std::string to_json(const NetworkTests& set);
 Result<NetworkTests> parse_network_tests(const std::string& text, const std::string& file);

@@ -57,7 +57,10 @@ std::vector<Feature> features() {
       {"slowed",
        [](const Case&, TimedGraph& graph, Random& random) {
          graph.has_overheads = true;
-         each_transfer(graph, [&](Activity& a) { a.slowed = random.uniform(); });
+         each_transfer(graph, [&](Activity& a) {
+           a.slowed = random.uniform();
+           a.busy = random.uniform() * 0.1 * ms;
+         });
        },
        {}},
       {"company",
@@ -77,10 +80,13 @@ std::vector<Feature> features() {
        [](TimedGraph& graph) { graph.slowness.resize(graph.host_of_device.size()); }},
       {"answers that wait",
        [](const Case&, TimedGraph& graph, Random& random) {
-         graph.clear_to_send_waits = true;
-         each_transfer(graph, [&](Activity& a) { a.clear_to_send_delay = a.eager ? 0 : random.uniform() * ms; });
+         graph.clear_to_send_waits = graph.has_queues = true;
+         each_transfer(graph, [&](Activity& a) {
+           a.clear_to_send_delay = a.eager ? 0 : random.uniform() * ms;
+           a.queued = random.uniform() * ms;
+         });
        },
-       [](TimedGraph& graph) { graph.clear_to_send_waits = true; }},
+       [](TimedGraph& graph) { graph.clear_to_send_waits = graph.has_queues = true; }},
       {"jitter",
        [](const Case& one, TimedGraph& graph, Random& random) {
          Noise noise;

@@ -223,11 +223,28 @@ inline std::vector<HandCase> hand_cases() {
     // Requests that carry 0.5 ms of their messages. Asked at 3 ms, answered at 3.5: 1 ms is left then.
     add("an answer waits behind what its request has not outlasted", message_against_bulk(3000, 2000), cluster, 12.5,
         {{"A", 0, 2, 0, 3, 7.5, 9.5}});
-    // Of 0.75 ms: B's own request is on its way until 1.25, so A's, of 1 ms, is answered before the rest of B's moves.
-    // And B's is answered behind A's request, 0.5 ms later than it came.
-    add("an answer before the rest moves", message_against_bulk(1000, 3000), cluster, 7,
-        {{"A", 0, 2, 0, 1, 2.5, 4.5}, {"B", 0, 0, 0, 0, 5, 7}});
+    // Of 0.75 ms: B's own request was there at 0.75 and answered before A asked at 1.
+    add("an answer waits for what was answered before", message_against_bulk(1000, 3000), cluster, 7.5,
+        {{"A", 0, 2, 0, 1, 4.5, 6.5}});
+    // At half the rate B's own request is on its way until 1.5, so A's, of 1 ms, is answered before the rest of B's
+    // moves. And B's is answered behind A's request, 0.5 ms later than it came.
+    Cluster slower = cluster;
+    for (MeasuredRoute& way : slower.routes)
+      way.eager.bandwidth = way.rendezvous.bandwidth = bytes_per_second(link_rate / 2);
+    add("an answer before the rest moves", message_against_bulk(1000, 3000), slower, 11,
+        {{"A", 0, 2, 0, 1, 3.5, 5.5}, {"B", 0, 0, 0, 0, 9, 11}});
+    // A quarter of the rate: A's messages, written at 1 and 2 ms, move for 4 ms each. The first moves from 1.5 to 5.5;
+    // from 3.5 on its rest is queued and A asks for the second. B looks at that at 8.5, and it moves from 9 to 13.
+    for (MeasuredRoute& way : slower.routes)
+      way.eager.bandwidth = way.rendezvous.bandwidth = bytes_per_second(link_rate / 4);
+    add("what is queued", late_receiver(0, 2), slower, 16,
+        {{"A", 0, 1, 0, 1, 5.5, 7.5}, {"A", 1, 1, 8.5, 3.5, 13, 15}});
     for (MeasuredRoute& way : cluster.routes) way.clear_to_send_delay = seconds(0);
+    // Both compute when the first handshake is to end, at 1.5 ms: it ends at 1.875. When the second is, B alone does.
+    Cluster busy = cluster;
+    for (MeasuredRoute& way : busy.routes) way.overheads.busy = 0.375 * ms;
+    add("ends that compute", late_receiver(0, 2), busy, 10.375,
+        {{"A", 0, 1, 0, 1, 2.875, 4.875}, {"A", 1, 1, 5.875, 2.875, 7.375, 9.375}});
     add("an answer that passes", message_against_bulk(1000), cluster, 6.5, {{"A", 0, 2, 0, 1, 2.5, 4.5}});
   }
 

@@ -197,10 +197,12 @@ TEST(Tests, SurviveTheirFile) {
   NetworkTests set{bytes(65480), {{"g1", "a", "b", {256, 512}}}, {{"b1", "a", "b", 800}}, {{"c1", "a", "b", 1600, 1}},
                    {},           {{"x1", "y1", "a", "b"}}};
   set.slowed.push_back({"s1", "b", "a", 600, 6});
+  set.busy.push_back({"p1", "b", "a", 800, 8});
   const auto read = parse_network_tests(to_json(set), "set.json");
   ASSERT_TRUE(read.ok()) << read.error().to_string();
   EXPECT_EQ(to_json(*read), to_json(set));
   EXPECT_EQ(read->slowed[0].messages, 6);
+  EXPECT_EQ(read->busy[0].messages, 8);
   EXPECT_FALSE(parse_network_tests("{}", "set.json").ok());
 }
 
