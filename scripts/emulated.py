@@ -24,3 +24,9 @@ def output_of(words, log):
 
 def percent(share, digits):
     return "-" if share is None else f"{100 * share:.{digits}f} %"
+
+
+def level_here():
+    """The highest level of kernels that this machine runs, of those that emulated hosts compute with."""
+    flags = open("/proc/cpuinfo").read()
+    return "v4" if " avx512f " in flags and " avx512vl " in flags else "v3"
