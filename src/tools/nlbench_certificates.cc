@@ -31,12 +31,11 @@ Status make(const CertificatesArguments& arguments) {
 void add_certificates_command(CLI::App& app, int& code) {
   CLI::App* command = app.add_subcommand(
       "certificates",
-      "Make the folder by which machines trust each other: `--tls DIR` of nlbench worker and of what starts runs.\n"
+      "Make the folder of certificates for `--tls DIR` of nlbench worker and of the commands that start runs.\n"
       "  nlbench certificates -o keys\n"
       "  scp -rp keys b:\n"
-      "Whoever has a copy may start runs on the workers, and be one. Certificates are of an authority of their own, "
-      "whose key is thrown\n"
-      "away: another call makes another authority.");
+      "Anyone with a copy can start runs on the workers, and be a worker. The key of the certificates' authority is\n"
+      "deleted: another call makes another authority.");
   const auto a = std::make_shared<CertificatesArguments>();
   command->add_option("-o,--output", a->folder, "The folder to make")->required()->type_name("DIR");
   command->add_option("--days", a->days, "How many days they are valid (default 365)")->check(CLI::Range(1, 36500));

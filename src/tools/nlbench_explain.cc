@@ -28,11 +28,10 @@ Status explain(const ExplainArguments& arguments) {
 void add_explain_command(CLI::App& app, int& code) {
   CLI::App* command = app.add_subcommand(
       "explain-failure",
-      "Say from what ranks recorded when a run ended before its time who waited for whom since when, and where that\n"
-      "began.\n"
+      "Explain why a run failed, from the ranks' records: which rank waited for which, since when, and the cause.\n"
       "  nlbench explain-failure nlbench.flight\n"
       "  nlbench explain-failure result.json.flight --last 20 --json failure.json\n"
-      "Each rank writes DIR/rank-N.flight on its own host (`nlbench run --flight DIR`): gather them in one folder\n"
+      "Each rank writes DIR/rank-N.flight on its own host (`nlbench run --flight DIR`): collect them in one folder\n"
       "first. A rank without a file was killed, or its machine failed (docs/running.md).");
   const auto a = std::make_shared<ExplainArguments>();
   command->add_option("DIR", a->dir, "The folder that the failed run named")->required();

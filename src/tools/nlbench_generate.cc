@@ -304,12 +304,11 @@ int generate_command(const GenerateArguments& arguments) {
 void add_generate_command(CLI::App& app, int& code) {
   CLI::App* command = app.add_subcommand(
       "generate",
-      "Text from a language model that is split over machines, token by token.\n"
+      "Generate text with a language model that is split over machines.\n"
       "  mpirun -np 2 nlbench generate S.yaml --plan 1 --prompt \"The capital of Italy is\" --tokens 64\n"
       "  nlbench generate S.yaml --plan mine --prompt-tokens 504,3575,282 --transport threads\n"
       "The scenario has `workload: {mode: generation, …}` (docs/generation.md). The text goes to standard output, "
-      "times to "
-      "standard error.");
+      "times to standard error.");
   const auto a = std::make_shared<GenerateArguments>();
   add_session_options(*command, a->plan,
                       "A scenario (.yaml), or a folder saved by `nlsim lower S --session --save DIR`");

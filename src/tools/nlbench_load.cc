@@ -71,8 +71,8 @@ Status load(const LoadArguments& arguments) {
 void add_load_command(CLI::App& app, int& code) {
   CLI::App* command = app.add_subcommand(
       "load",
-      "Requests to a server of a language model, at the times of a trace whether it keeps up or not; how long the "
-      "first token and each further one took (docs/serving.md).\n"
+      "Send requests to a server of a language model at the times of a trace (open loop), and measure TTFT and TPOT\n"
+      "(docs/serving.md).\n"
       "  nlbench load --url http://127.0.0.1:8080 --rate 2/s --requests 500 --prompt-length 32..128 --tokens 64\n"
       "  nlbench load --url http://127.0.0.1:8080 --trace requests.json --json load.json");
   const auto a = std::make_shared<LoadArguments>();

@@ -192,14 +192,14 @@ Status measure_network(const NetworkArguments& arguments) {
 void add_network_command(CLI::App& app, int& code) {
   CLI::App* command = app.add_subcommand(
       "network",
-      "Measure what messages take between the hosts of a scenario: latency and bandwidth of small and large ones.\n"
+      "Measure messages between the hosts of a scenario: latency and bandwidth of small and large ones.\n"
       "  nlbench network scenarios/mine.yaml -o profiles/network.json --launcher 'mpirun --hostfile hosts' --on-hosts\n"
-      "and then, in the scenario:  network: {profile: profiles/network.json}\n"
+      "Then write in the scenario:  network: {profile: profiles/network.json}\n"
       "  nlbench network scenarios/mine.yaml -o profiles/grpc.json --transport grpc --workers b:7000,c:7000 --tls "
       "keys\n"
-      "Not itself under mpirun or srun: it starts one for each two hosts, with ranks that wait as they do in a real "
-      "run. A "
-      "profile is of one\ntransport.");
+      "Do not start it with mpirun or srun: it starts one for each pair of hosts, with ranks that wait as in a run. A "
+      "profile is for one\n"
+      "transport.");
   const auto a = std::make_shared<NetworkArguments>();
   command->add_option("SCENARIO", a->scenario, "The scenario")->required();
   command->add_option("-o,--output", a->output, "The measurements to write (.json)")->required();

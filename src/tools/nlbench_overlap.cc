@@ -197,7 +197,7 @@ void add_overlap_command(CLI::App& app, int& code) {
       "Do messages travel while devices compute? Two devices of a scenario in a pipeline, with messages that take a\n"
       "quarter to four times as long as the computing, measured against the bound no schedule can beat.\n"
       "  scripts/emulate_cluster scenarios/mine.yaml -- nlbench overlap scenarios/mine.yaml\n"
-      "Not itself under mpirun or srun: it starts its own.");
+      "Do not start it with mpirun or srun: it starts its own.");
   const auto a = std::make_shared<OverlapArguments>();
   command->add_option("SCENARIO", a->scenario, "The scenario; its first two hosts with devices are measured")
       ->required();

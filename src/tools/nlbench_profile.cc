@@ -430,12 +430,13 @@ void add_profile_command(CLI::App& app, int& code) {
       "profile",
       "Measure each distinct kernel of a scenario's network on this machine, at all its micro-batch sizes.\n"
       "  nlbench profile scenarios/mine.yaml -o profiles/mine.json\n"
-      "and then, in the scenario, for devices like this one:  costs: profiles/mine.json\n"
+      "Then write in the scenario, for devices like this one:  costs: profiles/mine.json\n"
       "It runs the whole network again and again, so caches are as in a real run, and keeps each kernel's median and\n"
       "mean.\n"
       "For a GPU it also measures the copies to and from the host: a scenario that gives no `bus` uses them.\n"
-      "Ctrl-C keeps what was measured; the same command goes on there. A file that is there is added to: other sizes,\n"
-      "other models. `nlsim profile show FILE` says what is in it.");
+      "Ctrl-C keeps what was measured; the same command continues. Other sizes and other models are added to an "
+      "existing\n"
+      "file. `nlsim profile show FILE` says what is in it.");
   const auto a = std::make_shared<ProfileArguments>();
   command->add_option("SCENARIO", a->scenario, "The scenario")->required();
   command->add_option("-o,--output", a->output, "The profile to write, or to add to (.json)")->required();

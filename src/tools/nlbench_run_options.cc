@@ -159,11 +159,11 @@ void add_run_options(CLI::App& app, int& code, int (*run)(const RunArguments&)) 
                          "  mpirun -np 4 nlbench run DIR --duration 10s --json result.json --trace trace.json\n"
                          "  nlbench run DIR --transport grpc --workers b:7000,c:7000 --tls keys\n"
                          "  nlbench run zoo:resnet18 --batch 8 --output y.npy\n"
-                         "Rank r runs the r-th device of the plan. Rank 0 reads all files and hands out the weights; "
-                         "the others need none (of a folder they see as well they read their weights themselves).\n"
+                         "Rank r runs the r-th device of the plan. Rank 0 reads all files and distributes the weights; "
+                         "other ranks need no files (if they see the folder, they read their weights themselves).\n"
                          "Open MPI starts messages up to 64 KiB without waiting for the receiver over TCP, larger ones "
                          "after a handshake;\n"
-                         "mpirun --mca btl_tcp_eager_limit 16777216 makes it one protocol, often faster.");
+                         "mpirun --mca btl_tcp_eager_limit 16777216 sends all without waiting, which is often faster.");
   const auto a = std::make_shared<RunArguments>();
   add_work_options(*command, *a);
   add_gpu_options(*command, *a);

@@ -168,7 +168,7 @@ int serve_command(const ServeArguments& arguments) {
 void add_serve_command(CLI::App& app, int& code) {
   CLI::App* command = app.add_subcommand(
       "serve",
-      "A language model that is split over machines, for programs that speak OpenAI's interface (docs/serving.md).\n"
+      "Serve a language model that is split over machines, over OpenAI's interface (docs/serving.md).\n"
       "  mpirun -np 2 nlbench serve S.yaml --plan 1 --port 8080\n"
       "  nlbench serve S.yaml --plan 1 --transport threads\n"
       "  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": "

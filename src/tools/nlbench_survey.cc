@@ -58,16 +58,16 @@ int survey(const SurveyArguments& arguments) {
 void add_survey_command(CLI::App& app, int& code) {
   CLI::App* command = app.add_subcommand(
       "survey",
-      "Find out what machines are (cores, caches, memory, kernels, GPUs), how fast they compute, and what messages "
-      "between them take.\n"
+      "Measure machines (cores, caches, memory, kernels, GPUs, speed) and messages between them.\n"
       "  mpirun --map-by ppr:1:node --bind-to none --host a,b,c,d nlbench survey -o survey.json     a rank on each "
       "machine\n"
       "  nlbench survey --transport grpc --workers b:7000,c:7000 --tls keys -o survey.json\n"
       "  nlbench survey --transport threads -o survey.json                       this machine alone\n"
-      "and then  nlsim init --survey survey.json -o mine.yaml  makes a scenario of it; `nlsim init --hosts a,b,c,d` "
-      "does both.\n"
-      "Takes a few seconds for each machine and each pair: all pairs of up to 8 machines, of more each "
-      "with those 1, 2,\n4, 8, … places away. Nothing else should run meanwhile.");
+      "Then  nlsim init --survey survey.json -o mine.yaml  makes a scenario of it; `nlsim init --hosts a,b,c,d` does "
+      "both.\n"
+      "Takes a few seconds for each machine and each pair: all pairs of up to 8 machines, with more each machine and "
+      "those 1, 2,\n"
+      "4, 8, … places away. Nothing else should run meanwhile.");
   const auto a = std::make_shared<SurveyArguments>();
   command->add_option("-o,--output", a->output, "The survey to write (.json); - is standard output")->required();
   command->add_option("--names", a->request.names, "Names of the hosts, by rank (default: each host's own)")

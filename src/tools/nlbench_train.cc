@@ -277,8 +277,7 @@ void add_train_command(CLI::App& app, int& code) {
       "Train a network that is split over machines.\n"
       "  nlbench train S.yaml --plan 1 --data digits.npz --validation rest.npz --epochs 20 --transport threads\n"
       "  mpirun -np 2 nlbench train S.yaml --plan 1 --data digits.npz --steps 500 --checkpoint DIR --save-every 100\n"
-      "The scenario has `workload: {mode: training, …}` (docs/training.md). What is measured stands beside what was "
-      "predicted.");
+      "The scenario has `workload: {mode: training, …}` (docs/training.md). Prints measured beside predicted times.");
   const auto a = std::make_shared<TrainCommand>();
   add_training_options(*command, a->training);
   add_ranks_options(*command, a->ranks);

@@ -220,20 +220,18 @@ Status validate(const ValidateArguments& arguments) {
 void add_validate_command(CLI::App& app, int& code) {
   CLI::App* command = app.add_subcommand(
       "validate",
-      "Run the best plans of a scenario, its own, and some drawn at random, and hold the predictions against the "
-      "measurements.\n"
+      "Run the best plans of a scenario, its own, and some random ones, and compare predictions with measurements.\n"
       "  nlbench validate scenarios/mine.yaml -o validation --top 10 --also 40\n"
       "  nlbench validate scenarios/mine.yaml -o validation --top 5 --also 0 --confident\n"
       "  nlbench validate scenarios/mine.yaml -o validation --launcher 'mpirun --hostfile hosts' --on-hosts\n"
       "  nlbench validate scenarios/mine.yaml -o validation --transport grpc --workers b:7000,c:7000 --tls keys\n"
-      "For a scenario that generates text: the time of each token (TPOT) and to the first one (TTFT).\n"
-      "Not itself under mpirun or srun: it starts one for all plans, with a rank for each device, and they run in "
-      "turns. Each "
-      "round\nbegins and ends with the unsplit network on one device, the control: what is slow for a minute is slow "
-      "for both.\n"
-      "Each result is kept as soon as it is there; the same command goes on where an interrupted one stopped, tries "
-      "again what\nfailed, and predicts the same plans anew if costs have changed. A plan whose rank died, was stopped "
-      "or cut off is left out,\na new launch runs the next one; exit code 3. Three failures in a row end it.");
+      "For a scenario that generates text it compares TPOT and TTFT.\n"
+      "Do not start it with mpirun or srun: it starts one for all plans, with a rank for each device. Plans run in "
+      "turns. Each round\n"
+      "begins and ends with the control, the unsplit network on one device, to notice when the machine is slow.\n"
+      "Results are saved at once: the same command continues after an interrupt, retries what\n"
+      "failed, and predicts the same plans anew if costs have changed. A plan whose rank is lost is left out, and\n"
+      "a new launch runs the next one (exit code 3). Three failures in a row end it.");
   const auto a = std::make_shared<ValidateArguments>();
   command->add_option("SCENARIO", a->scenario, "The scenario, with costs measured by nlbench profile")->required();
   command->add_option("-o,--output", a->output, "Folder for the results")->required();

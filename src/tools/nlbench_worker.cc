@@ -125,13 +125,13 @@ int work_on(const WorkerArguments& arguments) {
 void add_worker_command(CLI::App& app, int& code) {
   CLI::App* command = app.add_subcommand(
       "worker",
-      "Wait for runs that another machine starts, and compute a part of each, one run after the other.\n"
+      "Wait for runs that another machine starts, and compute one device's part of each.\n"
       "  nlbench certificates -o keys                                       once; copy the folder to each machine\n"
       "  nlbench worker --listen 0.0.0.0:7000 --tls keys                    on machines b and c\n"
       "  nlbench run S.yaml --transport grpc --workers b:7000,c:7000 --tls keys          on machine a: rank 0\n"
-      "The network and its weights come from rank 0. A worker reads and writes no file for it, and checks what it gets "
-      "before it runs it.\n"
-      "Without --tls a worker listens to its own machine alone. Ctrl-C ends it.");
+      "The network and its weights come from rank 0. A worker reads and writes no files for a run, and checks what it "
+      "receives.\n"
+      "Without --tls a worker listens only on its own machine. Ctrl-C ends it.");
   const auto a = std::make_shared<WorkerArguments>();
   command
       ->add_option("--listen", a->listen,

@@ -92,11 +92,11 @@ Result<bool> check(const CheckArguments& arguments) {
 }  // namespace
 
 void add_check_command(CLI::App& app, int& code) {
-  CLI::App* command = app.add_subcommand(
-      "check",
-      "Say what is wrong with a plan of your own; or how fast it is, where it stands among the plans that search\n"
-      "finds, what it is bound by, and what the best one does better.\n"
-      "  nlsim check scenarios/split_height.yaml --plan-file mine.yaml");
+  CLI::App* command = app.add_subcommand("check",
+                                         "Say what is wrong with a plan of your own; or how fast it is, its place in "
+                                         "the ranking, what limits it, and what\n"
+                                         "the best plan does better.\n"
+                                         "  nlsim check scenarios/split_height.yaml --plan-file mine.yaml");
   const auto arguments = std::make_shared<CheckArguments>();
   command->add_option("SCENARIO", arguments->scenario, "A scenario")->type_name("FILE")->required();
   CLI::Option* plan =

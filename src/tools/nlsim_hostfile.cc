@@ -71,7 +71,7 @@ void add_hostfile_command(CLI::App& app, int& code) {
                          "  nlsim hostfile S.yaml --plan 1 -o hosts\n"
                          "  mpirun --map-by seq --hostfile hosts nlbench run S.yaml --plan 1      (Open MPI)\n"
                          "  mpiexec.hydra -f hosts nlbench run S.yaml --plan 1                    (MPICH)\n"
-                         "docs/running.md has the recipes for Slurm.");
+                         "docs/slurm.md has recipes for Slurm.");
   const auto a = std::make_shared<HostfileArguments>();
   command->add_option("WHAT", a->what, "A scenario, or a folder saved by `nlsim lower --save`")->required();
   CLI::Option* plan = command

@@ -333,18 +333,17 @@ int init(const InitArguments& arguments) {
 void add_init_command(CLI::App& app, int& code) {
   CLI::App* command = app.add_subcommand(
       "init",
-      "Write a scenario of your own machines: what they are, how fast, and the links between them, as measured.\n"
+      "Measure your machines and the links between them, and write a scenario of them.\n"
       "  nlsim init -o mine.yaml                                         this machine; in a Slurm allocation its "
       "nodes\n"
       "  nlsim init --hosts a,b,c -o mine.yaml                           machines that mpirun or srun reaches\n"
       "  nlsim init --hostfile hosts --model net.onnx -o mine.yaml\n"
       "  nlsim init --workers b:7000,c:7000 --tls keys -o mine.yaml      this machine, and workers without MPI\n"
-      "and then  nlsim rank mine.yaml.  What could not be measured is a comment with TODO.\n"
+      "Then  nlsim rank mine.yaml.  What could not be measured is a comment with TODO.\n"
       "It starts `nlbench survey` on the machines, which need the same nlbench. Takes a few seconds for each machine "
       "and pair.\n"
       "A scenario holds some 2,700 hosts; for mpirun their names with commas must be shorter than 128 KiB; srun takes "
-      "128 "
-      "hosts.");
+      "128 hosts.");
   const auto a = std::make_shared<InitArguments>();
   CLI::Option* hosts =
       command->add_option("--hosts", a->hosts, "Machines that the launcher can start ranks on")->type_name("HOST,...");

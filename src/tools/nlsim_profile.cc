@@ -360,7 +360,7 @@ Status show_profile(const ProfileShowArguments& arguments) {
 
 void add_profile_command(CLI::App& app, int& code) {
   CLI::App* command =
-      app.add_subcommand("profile", "What `nlbench profile` has measured, and what other runtimes' profilers have");
+      app.add_subcommand("profile", "Show profiles of `nlbench profile`, or import those of other runtimes");
   command->require_subcommand(1);
   add_profile_import_command(*command, code);
   CLI::App* shows = command->add_subcommand(

@@ -197,8 +197,8 @@ void add_matching_options(CLI::App& command, ImportArguments& a) {
 void add_profile_import_command(CLI::App& profile, int& code) {
   CLI::App* command = profile.add_subcommand(
       "import",
-      "Kernel times that another runtime's profiler took of the scenario's network, as costs of a device\n"
-      "(docs/profiles.md). The file then stands in the scenario: `costs: costs.json`.");
+      "Make costs of a device from another runtime's profile of the scenario's network (docs/profiles.md).\n"
+      "Then write in the scenario: `costs: costs.json`.");
   const auto a = std::make_shared<ImportArguments>();
   command->add_option("SCENARIO", a->what, "A scenario (*.yaml), or a model alone")->type_name("FILE")->required();
   command

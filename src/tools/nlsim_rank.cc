@@ -108,7 +108,10 @@ Status rank(const RankArguments& arguments) {
 }  // namespace
 
 void add_rank_command(CLI::App& app, int& code) {
-  CLI::App* command = app.add_subcommand("rank", "Rank split plans of a scenario by simulation");
+  CLI::App* command = app.add_subcommand("rank",
+                                         "Rank split plans of a scenario by simulation (docs/search.md)\n"
+                                         "  nlsim rank scenarios/quickstart.yaml\n"
+                                         "  nlsim rank scenarios/mine.yaml --explain --html page.html");
   const auto arguments = std::make_shared<RankArguments>();
   command->add_option("SCENARIO", arguments->scenario, "A scenario, e.g. scenarios/quickstart.yaml")
       ->type_name("FILE")

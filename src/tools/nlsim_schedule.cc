@@ -213,7 +213,10 @@ Status schedule_command(const ScheduleArguments& arguments) {
 
 void add_schedule_command(CLI::App& app, int& code) {
   CLI::App* command =
-      app.add_subcommand("schedule", "Draw a schedule on paper times, check one's own, with its bubble and memory");
+      app.add_subcommand("schedule",
+                         "Draw a schedule with its bubble and memory, or check one of your own (docs/schedules.md)\n"
+                         "  nlsim schedule 1f1b --devices 4 --micro-batches 8\n"
+                         "  nlsim schedule mine.csv --times 10,12,8 --message 1");
   const auto arguments = std::make_shared<ScheduleArguments>();
   command->add_option("SCHEDULE", arguments->what, "A schedule's name, a FILE.csv as PyTorch writes it, or a scenario")
       ->type_name("NAME|FILE.csv|SCENARIO");

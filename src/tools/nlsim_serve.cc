@@ -111,15 +111,13 @@ Status serve(const ServeArguments& arguments) {
 }  // namespace
 
 void add_serve_command(CLI::App& app, int& code) {
-  CLI::App* command =
-      app.add_subcommand("serve",
-                         "How `nlbench serve` would fare with these requests: its own queue and batch in simulated "
-                         "time (docs/serving.md).\n"
-                         "  nlsim serve S.yaml --plan 1 --rate 2/s --requests 500 --prompt-length 32..128 --tokens 64\n"
-                         "  nlsim serve S.yaml --plan 1 --trace requests.json\n"
-                         "Without --trace and --rate, requests come as the scenario's `workload: {arrivals: {rate: "
-                         "2/s, requests: 500}}` says, "
-                         "with its `prompt` and `tokens`.");
+  CLI::App* command = app.add_subcommand(
+      "serve",
+      "Simulate `nlbench serve` with these requests: its own queue and batch in simulated time (docs/serving.md).\n"
+      "  nlsim serve S.yaml --plan 1 --rate 2/s --requests 500 --prompt-length 32..128 --tokens 64\n"
+      "  nlsim serve S.yaml --plan 1 --trace requests.json\n"
+      "Without --trace and --rate, requests come as the scenario's `workload: {arrivals: {rate: 2/s, requests: 500}}` "
+      "says, with its `prompt` and `tokens`.");
   const auto a = std::make_shared<ServeArguments>();
   command->add_option("SCENARIO", a->what, "A scenario with `workload: {mode: generation, …}`")
       ->type_name("FILE")

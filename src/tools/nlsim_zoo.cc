@@ -53,12 +53,11 @@ Status zoo_command(ExportArguments arguments) {
 }  // namespace
 
 void add_zoo_command(CLI::App& app, int& code) {
-  CLI::App* command = app.add_subcommand(
-      "zoo",
-      "List the networks that come with the program: parameters, arithmetic, what sizes they can have; or write one as "
-      "an ONNX file\n"
-      "  nlsim zoo gpt2 -o gpt2.onnx\n"
-      "  nlsim zoo 'llama?layers=2&hidden=512&heads=8&ffn=1024' -o small.onnx");
+  CLI::App* command =
+      app.add_subcommand("zoo",
+                         "List the built-in networks (parameters, arithmetic, sizes), or write one as an ONNX file\n"
+                         "  nlsim zoo gpt2 -o gpt2.onnx\n"
+                         "  nlsim zoo 'llama?layers=2&hidden=512&heads=8&ffn=1024' -o small.onnx");
   const auto arguments = std::make_shared<ExportArguments>();
   command->add_option("NAME", arguments->model.model,
                       "A network of the list, with ?SIZE=VALUE&… appended if it has sizes");
