@@ -123,7 +123,7 @@ TEST(ImportErrors, Graphs) {
       error_of_broken_file([](auto& g) {
         g.mutable_input(0)->mutable_type()->mutable_tensor_type()->mutable_shape()->mutable_dim(1)->set_dim_value(5);
       }),
-      HasSubstr("node conv (Conv, opset 11): node conv (Conv): the input has 5 channels"));
+      HasSubstr("node conv (Conv, opset 11): the input has 5 channels"));
 }
 
 TEST(ImportErrors, Attributes) {

@@ -64,6 +64,8 @@ class Importer {
       const OnnxNode& node = nodes[index];
       if (const Status status = add_node(node); !status.ok()) {
         Error error = status.error();
+        const std::string named = fmt::format("node {} ({}): ", display_name(node), node.op);  // by the builder
+        if (error.message.starts_with(named)) error.message.erase(0, named.size());
         error.message =
             fmt::format("node {} ({}, opset {}): {}", display_name(node), node.op, model_.opset, error.message);
         return error;
