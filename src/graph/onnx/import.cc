@@ -64,8 +64,11 @@ class Importer {
       const OnnxNode& node = nodes[index];
       if (const Status status = add_node(node); !status.ok()) {
         Error error = status.error();
-        const std::string named = fmt::format("node {} ({}): ", display_name(node), node.op);  // by the builder
-        if (error.message.starts_with(named)) error.message.erase(0, named.size());
+        // The builder has named it, perhaps with our operator of another name.
+        constexpr std::string_view behind = "): ";
+        const size_t named = error.message.find(behind);
+        if (error.message.starts_with(fmt::format("node {} (", display_name(node))) && named != std::string::npos)
+          error.message.erase(0, named + behind.size());
         error.message =
             fmt::format("node {} ({}, opset {}): {}", display_name(node), node.op, model_.opset, error.message);
         return error;
