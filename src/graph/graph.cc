@@ -273,9 +273,10 @@ Status check_type(const TensorType& type) {
                     to_string(type), block, name_of(type.dtype)));
   if (type.block == 0) return ok_status();
   const bool has_kernels = type.dtype == DType::f32 || is_half(type.dtype);
-  if (type.shape.size() != 4 || !has_kernels || (type.block != 4 && type.block != 8 && type.block != 16))
+  const bool has_pixels = type.shape.size() == 3 || type.shape.size() == 4;
+  if (!has_pixels || !has_kernels || (type.block != 4 && type.block != 8 && type.block != 16))
     return invalid_input(fmt::format(
-        "{}: blocks of 4, 8 or 16 channels are of f32, f16 and bf16 tensors with four axes", to_string(type)));
+        "{}: blocks of 4, 8 or 16 channels are of f32, f16 and bf16 tensors with three or four axes", to_string(type)));
   // A single channel takes a whole block.
   if (count > most / type.block) return invalid_input(fmt::format("{} is too large", to_string(type)));
   return ok_status();

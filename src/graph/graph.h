@@ -79,9 +79,9 @@ bool is_scaled(DType type);                     // q8_0, q4_0, q4_1, q5_0, q4_k,
 using Shape = std::vector<int64_t>;         // [] is a scalar; every extent >= 0 and known
 int64_t element_count(const Shape& shape);  // 1 for a scalar
 
-// How elements lie in memory: block 0 is row-major. Block b, of the four axes N, C, H, W only: channels innermost in
-// blocks of b, [N][ceil(C / b)][H][W][b]; lanes past C have no meaning. Graphs are row-major throughout; kernels choose
-// blocks (kernels/assign.h).
+// How elements lie in memory: block 0 is row-major. Block b, of the axes N, C, H, W or N, C, L only: channels innermost
+// in blocks of b, [N][ceil(C / b)][H][W][b]; lanes past C have no meaning. Graphs are row-major throughout; kernels
+// choose blocks (kernels/assign.h).
 struct TensorType {
   DType dtype = DType::f32;
   Shape shape;

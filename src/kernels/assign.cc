@@ -147,7 +147,8 @@ std::vector<Reorder> find_reorders(const Graph& graph, const Assignment& chosen,
 std::optional<ComputeDesc> laid_out_in_blocks(const ComputeDesc& desc, Level level, bool also_few) {
   const int block = static_cast<int>(vector_width(level.isa));
   if (is_gpu(level.isa)) return std::nullopt;
-  if (desc.outputs.size() != 1 || desc.outputs[0].shape.size() != 4) return std::nullopt;
+  const auto has_pixels = [](const TensorType& type) { return type.shape.size() == 3 || type.shape.size() == 4; };
+  if (desc.outputs.size() != 1 || !has_pixels(desc.outputs[0])) return std::nullopt;
   ComputeDesc blocked = desc;
   blocked.outputs[0].block = block;
   size_t tensors = desc.own_inputs();  // how many of the first inputs are activations
@@ -167,7 +168,7 @@ std::optional<ComputeDesc> laid_out_in_blocks(const ComputeDesc& desc, Level lev
   for (size_t i = 0; i < blocked.inputs.size(); ++i) {
     const bool operand = i >= desc.own_inputs();
     if (i >= tensors && !operand) continue;
-    if (blocked.inputs[i].shape.size() != 4) return std::nullopt;
+    if (!has_pixels(blocked.inputs[i])) return std::nullopt;
     blocked.inputs[i].block = operand ? blocked.outputs[0].block : block;
   }
   return blocked;

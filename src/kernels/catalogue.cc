@@ -51,7 +51,7 @@ std::string refuse_any(const ComputeDesc& desc, Isa isa) {
   return {};
 }
 
-// All kernels but those that say so are for f32, and windows for two spatial axes.
+// All kernels but those that say so are for f32, and windows for one spatial axis or two.
 std::string refuse_types(const KernelInfo& kernel, const ComputeDesc& desc) {
   for (const TensorType& type : desc.inputs) {
     if (is_scaled(type.dtype) && !kernel.scaled) return fmt::format("elements of {} share scales", to_string(type));
@@ -67,7 +67,7 @@ std::string refuse_types(const KernelInfo& kernel, const ComputeDesc& desc) {
   for (const TensorType& type : desc.outputs) {
     if (type.dtype != wanted) return other(type);
   }
-  return is_window(desc.op) && desc.inputs[0].shape.size() != 4 ? "it works on two spatial axes" : "";
+  return is_window(desc.op) && !has_planes(desc) ? "it works on one spatial axis or two" : "";
 }
 
 std::string refuse_layouts(const KernelInfo& kernel, const ComputeDesc& desc) {
@@ -90,6 +90,12 @@ std::string refuse_sizes(const KernelInfo& kernel, const ComputeDesc& desc, Isa 
     if (kernel.packed_bytes(desc, i, isa) > bytes(most_bytes)) return too_much("packed form of a weight");
   }
   return {};
+}
+
+// Channels are the axis behind the batch.
+bool works_on_images(Op op) {
+  return is_window(op) || op == Op::GlobalAveragePool || op == Op::BatchNormalization ||
+         op == Op::InstanceNormalization || op == Op::LRN;
 }
 
 bool is_one_of(std::span<const Op> ops, Op op) { return ops.empty() || std::ranges::find(ops, op) != ops.end(); }
@@ -159,6 +165,11 @@ bool is_window(Op op) {
   }
 }
 
+bool has_planes(const ComputeDesc& desc) {
+  const size_t axes = desc.inputs[0].shape.size();
+  return axes == 3 || axes == 4;
+}
+
 std::optional<Refusal> refusal(KernelId kernel, const ComputeDesc& desc) {
   if (is_gpu(kernel.level.isa) != (catalogue_index(kernel.name) >= cpu_kernel_count))
     return Refusal{false, fmt::format("level {} has no {}", name_of(kernel.level), name_of(kernel.name))};
@@ -185,12 +196,14 @@ Bytes packed_bytes_of(const ComputeDesc& desc, size_t i) {
   return row.packed_bytes == nullptr ? bytes(0) : row.packed_bytes(desc, i, desc.kernel.level.isa);
 }
 
-uint8_t exact_axis(size_t axis, size_t rank) {
+uint8_t exact_axis(Op op, size_t axis, size_t rank) {
   constexpr uint8_t image[] = {exact::batch, exact::channels, exact::height, exact::width};
+  constexpr uint8_t row[] = {exact::batch, exact::channels, exact::width};
   constexpr uint8_t sequence[] = {exact::batch, exact::tokens, exact::channels};
   if (axis == 0 && rank > 0) return exact::batch;
   if (axis >= rank || rank > std::size(image)) return 0;
-  return rank == std::size(sequence) ? sequence[axis] : image[axis];
+  if (rank == 3) return works_on_images(op) ? row[axis] : sequence[axis];
+  return image[axis];
 }
 
 bool is_exact(const ComputeDesc& desc, size_t axis, int64_t begin, int64_t end) {
@@ -201,7 +214,7 @@ bool is_exact(const ComputeDesc& desc, size_t axis, int64_t begin, int64_t end) 
   }
   const KernelInfo& row = info_of(desc.kernel.name);
   const Shape& result = desc.outputs[0].shape;
-  const uint8_t which = exact_axis(axis, result.size());
+  const uint8_t which = exact_axis(desc.op, axis, result.size());
   if ((row.exact_axes & which) == 0) return false;
   if ((which & (exact::height | exact::width)) == 0) return true;
   return begin % row.exact_multiple == 0 && (end % row.exact_multiple == 0 || end == result[axis]);

@@ -77,12 +77,13 @@ enum class Standing : uint8_t {
   last_resort,  // only if no other accepts
 };
 
-// Axes of a result [N, C, H, W]; of three axes [N, tokens, features], the features as channels; of a matrix [N, C].
+// Axes of a result [N, C, H, W]; of three axes [N, C, L], L as width, where an operator works on images, and else
+// [N, tokens, features], the features as channels; of a matrix [N, C].
 namespace exact {
 inline constexpr uint8_t batch = 1, channels = 2, height = 4, width = 8, tokens = 16, all = 31;
 }  // namespace exact
-// Which of them axis `axis` of `rank` is; 0: none, nothing is promised.
-uint8_t exact_axis(size_t axis, size_t rank);
+// Which of them axis `axis` of a result of `rank` axes is; 0: none, nothing is promised.
+uint8_t exact_axis(Op op, size_t axis, size_t rank);
 
 struct KernelInfo {
   std::string_view what;         // one line: algorithm and layout
@@ -98,7 +99,7 @@ struct KernelInfo {
   // weight.
   Bytes (*packed_bytes)(const ComputeDesc& desc, size_t i, Isa isa) = nullptr;
   Standing (*standing)(const ComputeDesc& desc) = nullptr;  // nullptr: usual
-  bool any_type = false;  // of elements, and of spatial axes any number; false: f32, and two of a window
+  bool any_type = false;  // of elements, and of spatial axes any number; false: f32, and one or two of a window
   bool scaled = false;    // weights whose elements share scales
   bool halves = false;    // f16 and bf16 as well, all operands and results of one of them
   // Axes of the result along which an element's bits depend neither on the extent nor on the position, as far as the

@@ -1,10 +1,23 @@
 #include "kernels/layout.h"
 
 #include <algorithm>
+#include <span>
 
 #include "graph/operators/shapes.h"
 
 namespace nlsplit::inline kernels {
+namespace {
+
+// One number for the height and one for the width. A window over one axis has only the width's; `of_height` is the
+// other's where a plane is one row.
+struct TwoAxes {
+  int64_t h, w;
+};
+TwoAxes two_axes(std::span<const int64_t> axes, int64_t of_height) {
+  return axes.size() == 1 ? TwoAxes{of_height, axes[0]} : TwoAxes{axes[0], axes[1]};
+}
+
+}  // namespace
 
 ScalarPanels scalar_panels(int64_t m, int64_t most_rows) {
   ScalarPanels panels;
@@ -25,17 +38,20 @@ int64_t Window::tap_offset(int64_t i, int64_t j) const {
 Window window_of(const ComputeDesc& desc) { return window_of(desc.attrs, desc.inputs[0].shape, desc.outputs[0].shape); }
 
 Window window_of(const Attrs& attrs, const Shape& in, const Shape& out) {
-  const auto& kernel = attr_ints(attrs, "kernel_shape");
-  const auto& strides = attr_ints(attrs, "strides");
-  const auto& pads = attr_ints(attrs, "pads");
+  const size_t axes = in.size() - 2;
+  const std::span<const int64_t> pads = attr_ints(attrs, "pads");
+  const TwoAxes from = two_axes(std::span(in).subspan(2), 1), to = two_axes(std::span(out).subspan(2), 1),
+                kernel = two_axes(attr_ints(attrs, "kernel_shape"), 1),
+                strides = two_axes(attr_ints(attrs, "strides"), 1), before = two_axes(pads.first(axes), 0),
+                behind = two_axes(pads.subspan(axes), 0);
   Window r;
-  r.batch = in[0], r.channels = in[1], r.h = in[2], r.w = in[3];
-  r.out_channels = out[1], r.out_h = out[2], r.out_w = out[3];
-  r.kernel_h = kernel[0], r.kernel_w = kernel[1], r.stride_h = strides[0], r.stride_w = strides[1];
-  r.pad_top = pads[0], r.pad_left = pads[1];
+  r.batch = in[0], r.channels = in[1], r.h = from.h, r.w = from.w;
+  r.out_channels = out[1], r.out_h = to.h, r.out_w = to.w;
+  r.kernel_h = kernel.h, r.kernel_w = kernel.w, r.stride_h = strides.h, r.stride_w = strides.w;
+  r.pad_top = before.h, r.pad_left = before.w, r.pad_bottom = behind.h, r.pad_right = behind.w;
   if (find_attr(attrs, "dilations") != nullptr) {
-    const auto& dilations = attr_ints(attrs, "dilations");
-    r.dilation_h = dilations[0], r.dilation_w = dilations[1];
+    const TwoAxes dilations = two_axes(attr_ints(attrs, "dilations"), 1);
+    r.dilation_h = dilations.h, r.dilation_w = dilations.w;
   }
   if (find_attr(attrs, "group") != nullptr) r.groups = attr_int(attrs, "group");
   // What the window touches, rounded up to whole phases. With ceil_mode that may be more than the padded plane.
@@ -66,17 +82,13 @@ int64_t ConvTranspose::worker_floats() const {
 }
 
 ConvTranspose conv_transpose_of(const ComputeDesc& desc) {
-  const Shape &in = desc.inputs[0].shape, &out = desc.outputs[0].shape;
-  const auto& kernel = attr_ints(desc.attrs, "kernel_shape");
-  const auto& strides = attr_ints(desc.attrs, "strides");
-  const auto& dilations = attr_ints(desc.attrs, "dilations");
-  const auto& pads = attr_ints(desc.attrs, "pads");
+  const Window w = window_of(desc);  // extents and attributes: no such window slides over the operand
   ConvTranspose r;
-  r.batch = in[0], r.groups = attr_int(desc.attrs, "group");
-  r.channels = in[1] / r.groups, r.filters = out[1] / r.groups;
-  r.h = in[2], r.w = in[3], r.out_h = out[2], r.out_w = out[3];
-  r.kernel_h = kernel[0], r.kernel_w = kernel[1], r.stride_h = strides[0], r.stride_w = strides[1];
-  r.dilation_h = dilations[0], r.dilation_w = dilations[1], r.pad_top = pads[0], r.pad_left = pads[1];
+  r.batch = w.batch, r.groups = w.groups;
+  r.channels = w.channels / r.groups, r.filters = w.out_channels / r.groups;
+  r.h = w.h, r.w = w.w, r.out_h = w.out_h, r.out_w = w.out_w;
+  r.kernel_h = w.kernel_h, r.kernel_w = w.kernel_w, r.stride_h = w.stride_h, r.stride_w = w.stride_w;
+  r.dilation_h = w.dilation_h, r.dilation_w = w.dilation_w, r.pad_top = w.pad_top, r.pad_left = w.pad_left;
   // Columns that a second-level cache holds, but rows enough that packing the planes again for each is cheap.
   constexpr int64_t near_floats = 128 * 1024, fewest_rows = 96;
   const int64_t fit = near_floats / std::max<int64_t>(saturating_product(r.taps(), r.pixels()), 1);
@@ -426,9 +438,11 @@ int64_t conv_packed_floats(const Window& window, Isa isa) {
 }
 
 Shape stored_shape(const TensorType& type) {
-  if (type.block == 0) return type.shape;
-  const Shape& s = type.shape;
-  return {s[0], (s[1] + type.block - 1) / type.block, s[2], s[3], type.block};
+  Shape stored = type.shape;
+  if (type.block == 0) return stored;
+  stored[1] = (stored[1] + type.block - 1) / type.block;
+  stored.push_back(type.block);
+  return stored;
 }
 
 Attention attention_of(const ComputeDesc& desc) {

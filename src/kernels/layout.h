@@ -66,11 +66,12 @@ ScalarPanels scalar_panels(int64_t m, int64_t most_rows);
 // sorted by phase of the stride (row and column modulo it), so that every tap reads consecutive floats for consecutive
 // output pixels:
 //   output (y, x), tap (i, j)  is at  tap_offset(i, j) + y * image_w + x.
+// Of a window over one axis, [N, C, L], a plane is one row of L pixels.
 struct Window {
   int64_t batch = 0, channels = 0, h = 0, w = 0;
   int64_t out_channels = 0, out_h = 0, out_w = 0;
-  int64_t kernel_h = 0, kernel_w = 0, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1, pad_top = 0,
-          pad_left = 0;
+  int64_t kernel_h = 0, kernel_w = 0, stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
+  int64_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
   int64_t groups = 1;
   int64_t image_h = 0, image_w = 0;  // of one phase
   bool in_place = false;             // the plane itself serves as its image
@@ -294,13 +295,13 @@ int64_t product_scratch_floats(const Product& p, bool right_packed);  // both, o
 int64_t conv_image_floats(const Window& window);            // the images of a sample's channels; 0 if in place
 int64_t conv_packed_floats(const Window& window, Isa isa);  // the weights as vector panels, group after group
 
-// ---- Blocks of channels: a tensor [N, C, H, W] lies as [N][C / b][H][W][b], b = vector_width(isa).
+// ---- Blocks of channels: a tensor [N, C, H, W] lies as [N][C / b][H][W][b], b = vector_width(isa); [N, C, L] alike.
 
 constexpr int64_t blocks_of(int64_t channels, Isa isa) {
   return (channels + vector_width(isa) - 1) / vector_width(isa);
 }
 
-// What lies where, as extents: [N, ceil(C / b), H, W, b] in blocks, else the shape itself.
+// What lies where, as extents: [N, ceil(C / b), H, W, b] or [N, ceil(C / b), L, b] in blocks, else the shape itself.
 Shape stored_shape(const TensorType& type);
 
 // So many samples are convolved together that small images fill the tiles and weights are read once for all of them.

@@ -30,6 +30,7 @@ std::string refuse_other_steps(const ComputeDesc& desc);     // of kernels for a
 inline constexpr size_t most_kernel_axes = 8;
 bool has_other_types(const ComputeDesc& desc);  // than f32, scalars aside
 bool is_window(Op op);
+bool has_planes(const ComputeDesc& desc);  // of a window: over one axis or two, as all hand-made kernels want it
 
 inline Standing last_resort(const ComputeDesc&) { return Standing::last_resort; }
 inline Bytes floats(int64_t count) { return bytes(saturating_product(count, int64_t{sizeof(float)})); }

@@ -124,10 +124,12 @@ class Chooser {
     return shape_of(node.outputs[0]).size() == 4 ? along(node, axis) : std::nullopt;
   }
 
-  // Work begins a split, not what only moves elements: tokens may be on another axis before it.
+  // Work begins a split, not what only moves elements: tokens may be on another axis before it. Windows over one axis
+  // slide over tokens: [N, C, L].
   std::optional<Layout> along_tokens(const Node& node) {
     const bool moves = is_view(node.op) || node.op == Op::Transpose;
-    return !moves && shape_of(node.outputs[0]).size() == 3 ? along(node, 1) : std::nullopt;
+    if (moves || shape_of(node.outputs[0]).size() != 3) return std::nullopt;
+    return along(node, find_attr(node.attrs, "kernel_shape") != nullptr ? 2 : 1);
   }
 
   std::vector<int64_t> bounds_of(int64_t extent) const {

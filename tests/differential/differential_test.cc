@@ -18,6 +18,7 @@
 #include "differential/digest.h"
 #include "differential/generate.h"
 #include "exec/run_threads.h"
+#include "graph/builder.h"
 #include "graph/reference/evaluate.h"
 #include "graph/zoo/zoo.h"
 #include "kernels/module/kernel_library.h"
@@ -270,13 +271,9 @@ TEST_F(Differential, OneCase) {
   check_mpi(by_ranks_);
 }
 
-// The small world: every pair of cuts of simple_cnn over three devices, with 1, 2 and 4 micro-batches.
-TEST_F(Differential, AllCutsOfSimpleCnn) {
-  auto model = zoo_model("simple_cnn");
-  ASSERT_TRUE(model.ok());
-  auto graph = optimize(model->graph, model->weights);
-  ASSERT_TRUE(graph.ok());
-  Case c{{*graph, model->weights}, {}, {}, {HostId(0), HostId(2)}, 4, {}};
+// In batches of 4.
+Case on_three_devices(Model model) {
+  Case c{std::move(model), {}, {}, {HostId(0), HostId(2)}, 4, {}};
   for (const char* host : {"a", "b", "c"}) c.cluster.hosts.push_back({host, false});
   for (const size_t h : {0, 1, 2}) {
     Device device;
@@ -289,6 +286,56 @@ TEST_F(Differential, AllCutsOfSimpleCnn) {
     c.cluster.links.push_back(
         {"l" + std::to_string(h), HostId(h), HostId((h + 1) % 3), bytes_per_second(1e8), seconds(1e-5), true});
   }
+  return c;
+}
+
+// What audio models begin with: two convolutions over time, the second with a stride.
+TEST_F(Differential, ConvolutionsOverOneAxis) {
+  using Ints = std::vector<int64_t>;
+  Model model;
+  GraphBuilder g("front_end");
+  ValueId x = g.input("mel", {DType::f32, {1, 40, 61}});
+  for (const int64_t stride : {1, 2}) {
+    const std::string name = "conv" + std::to_string(stride);
+    const TensorType filters{DType::f32, {48, g.type(x).shape[1], 3}}, each{DType::f32, {48}};
+    const ValueId w = g.weight(name + ".w", filters, model.weights.add_random(filters, 1, 0.1f));
+    const ValueId bias = g.weight(name + ".bias", each, model.weights.add_random(each, 2, 0.1f));
+    x = g.add(Op::Conv, name, {x, w, bias},
+              {{"dilations", Ints{1}},
+               {"group", int64_t{1}},
+               {"kernel_shape", Ints{3}},
+               {"pads", Ints{1, 1}},
+               {"strides", Ints{stride}}})
+            .value();
+    x = g.add(Op::Gelu, "gelu" + std::to_string(stride), {x}, {{"approximate", std::string("none")}}).value();
+  }
+  g.output(g.add(Op::Transpose, "tokens", {x}, {{"perm", Ints{0, 2, 1}}}).value());
+  model.graph = std::move(g).finish();
+  auto graph = optimize(model.graph, model.weights);
+  ASSERT_TRUE(graph.ok()) << graph.error().to_string();
+  model.graph = *graph;
+  Case c = on_three_devices(std::move(model));
+  const size_t nodes = graph->nodes.size();
+  for (const SplitAxis axis : {SplitAxis::batch, SplitAxis::channels, SplitAxis::tensor, SplitAxis::sequence}) {
+    SCOPED_TRACE(fmt::format("axis {}", static_cast<int>(axis)));
+    c.plan = {};
+    c.plan.micro_batches = 2;
+    c.plan.stages.push_back({0, nodes - 1, {DeviceId(0), DeviceId(1)}, Split{axis, false, {1, 1}}});
+    c.plan.stages.push_back({nodes - 1, nodes, {DeviceId(2)}});
+    check_case(c, root_ / std::to_string(static_cast<int>(axis)), by_ranks_, refused_);
+    ASSERT_FALSE(HasFatalFailure());
+  }
+  EXPECT_EQ(refused_, 0);
+  check_mpi(by_ranks_);
+}
+
+// The small world: every pair of cuts of simple_cnn over three devices, with 1, 2 and 4 micro-batches.
+TEST_F(Differential, AllCutsOfSimpleCnn) {
+  auto model = zoo_model("simple_cnn");
+  ASSERT_TRUE(model.ok());
+  auto graph = optimize(model->graph, model->weights);
+  ASSERT_TRUE(graph.ok());
+  Case c = on_three_devices({*graph, model->weights});
   const size_t nodes = graph->nodes.size();
   for (size_t first = 1; first < nodes; ++first) {
     for (size_t second = first; second < nodes; ++second) {

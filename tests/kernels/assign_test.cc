@@ -136,6 +136,38 @@ TEST(Assign, AViewIsReadRowMajor) {
   }
 }
 
+// Two convolutions over one axis with an activation each, as audio models begin: nothing is reordered between them.
+TEST(Assign, AChainOverOneAxisStaysInBlocks) {
+  using Ints = std::vector<int64_t>;
+  WeightStore weights;
+  GraphBuilder g("front_end");
+  ValueId x = g.input("mel", {DType::f32, {1, 80, 300}});
+  for (const int64_t stride : {1, 2}) {
+    const std::string name = "conv" + std::to_string(stride);
+    const TensorType filters{DType::f32, {96, g.type(x).shape[1], 3}};
+    const ValueId w = g.weight(name + ".w", filters, weights.add_random(filters, 1, 0.1f));
+    x = g.add(Op::Conv, name, {x, w},
+              {{"dilations", Ints{1}},
+               {"group", int64_t{1}},
+               {"kernel_shape", Ints{3}},
+               {"pads", Ints{1, 1}},
+               {"strides", Ints{stride}}})
+            .value();
+    x = g.add(Op::Gelu, "gelu" + std::to_string(stride), {x}, {{"approximate", std::string("none")}}).value();
+  }
+  g.output(g.add(Op::Transpose, "tokens", {x}, {{"perm", Ints{0, 2, 1}}}).value());
+  const Graph graph = optimize(std::move(g).finish(), weights).value();
+  ASSERT_EQ(graph.nodes.size(), 3u);
+  for (const Isa isa : {Isa::v2, Isa::v3, Isa::v4}) {
+    const Assignment chosen = assign_kernels(graph, isa).value();
+    for (const size_t n : {0, 1}) {
+      EXPECT_EQ(chosen.descs[n].kernel, KernelId(KernelName::conv_blocked, isa));
+      EXPECT_TRUE(verify(chosen.descs[n]).ok()) << verify(chosen.descs[n]).error().to_string();
+    }
+    EXPECT_EQ(chosen.reorders.size(), 2u) << "there and back";
+  }
+}
+
 TEST(Assign, AWantedKernelIsTakenWhereItAccepts) {
   const Graph rows = one_conv({1, 32, 6, 20}, {32, 32, 3, 3}, 1);
   const auto chosen = [](const Graph& graph, KernelName wanted, Isa level = Isa::v3) {

@@ -48,6 +48,45 @@ TEST(Catalogue, ChoosesTheFirstThatAccepts) {
   EXPECT_EQ(chosen(conv_desc({1, 8, 8, 8}, {8, 1, 3, 3}, 1, 8)), "conv_depthwise_v3");
 }
 
+// A convolution over one axis has the kernels of one over two.
+TEST(Catalogue, OneAxisIsARowOfPixels) {
+  const auto along = [](Shape x, Shape w, int64_t group = 1) {
+    const std::vector<int64_t> one{1};
+    ComputeDesc desc;
+    desc.op = Op::Conv;
+    desc.attrs = {{"dilations", one},
+                  {"group", group},
+                  {"kernel_shape", std::vector<int64_t>{w[2]}},
+                  {"pads", std::vector<int64_t>{w[2] / 2, 0}},
+                  {"strides", std::vector<int64_t>{2}}};
+    desc.weights = 0b10;
+    desc.inputs = {f32(std::move(x)), f32(std::move(w))};
+    desc.outputs = info(Op::Conv).infer(desc.inputs, desc.attrs).value();
+    return desc;
+  };
+  ComputeDesc desc = along({1, 80, 300}, {96, 80, 3});
+  EXPECT_EQ(chosen(desc), "conv_direct_v3");
+  EXPECT_EQ(chosen(along({1, 64, 300}, {64, 64, 1})), "conv_1x1_v3");
+  EXPECT_EQ(chosen(along({1, 64, 300}, {64, 1, 3}, 64)), "conv_depthwise_v3");
+  const Window w = window_of(desc);
+  EXPECT_EQ((std::vector{w.h, w.w, w.out_h, w.out_w}), (std::vector<int64_t>{1, 300, 1, 150}));
+  EXPECT_EQ((std::vector{w.kernel_h, w.kernel_w, w.stride_h, w.stride_w}), (std::vector<int64_t>{1, 3, 1, 2}));
+  EXPECT_EQ((std::vector{w.pad_top, w.pad_left, w.pad_bottom, w.pad_right}), (std::vector<int64_t>{0, 1, 0, 0}));
+  desc.inputs[0].block = desc.outputs[0].block = 8;
+  EXPECT_EQ(chosen(desc), "conv_blocked_v3");
+  ComputeDesc blocked = desc;
+  blocked.kernel = {KernelName::conv_blocked, Isa::v3};
+  for (const size_t axis : {0, 1, 2}) EXPECT_TRUE(is_exact(blocked, axis, 0, 1));
+  for (const Op op : {Op::MaxPool, Op::AveragePool}) {
+    ComputeDesc pool = desc;
+    pool.op = op;
+    pool.inputs.pop_back();
+    pool.weights = 0;
+    pool.outputs[0].shape = {1, 80, 150};
+    EXPECT_EQ(chosen(pool), op == Op::MaxPool ? "max_pool_blocked_v3" : "average_pool_blocked_v3");
+  }
+}
+
 TEST(Catalogue, TheBatchDoesNotChangeTheChoice) {
   for (int64_t batch : {1, 2, 64}) {
     EXPECT_EQ(chosen(conv_desc({batch, 64, 56, 56}, {64, 64, 1, 1}, 0)), "conv_1x1_v3");

@@ -39,7 +39,7 @@ ComputeDesc laid_out(ComputeDesc piece, const ComputeDesc& whole) {
 TEST_P(ExactAxes, PiecesHaveTheBitsOfTheWhole) {
   Random random(static_cast<uint64_t>(op()) * 6700417 + 11);
   std::map<KernelName, unsigned> cut;  // along which axes
-  const int draws = op() == Op::Conv ? 250 : 120;
+  const int draws = op() == Op::Conv || op() == Op::ConvTranspose ? 250 : 120;
   for (int draw = 0; draw < draws; ++draw) {
     std::optional<ComputeDesc> desc = random_desc(op(), random);
     if (!desc || desc->outputs.size() != 1) continue;
@@ -57,7 +57,7 @@ TEST_P(ExactAxes, PiecesHaveTheBitsOfTheWhole) {
         const Tensor whole = run_kernel(*library_, form, pointers(inputs))[0];
         for (size_t axis = 0; axis < rank; ++axis) {
           const int64_t extent = desc->outputs[0].shape[axis];
-          if (extent < 2 || (row.exact_axes & exact_axis(axis, rank)) == 0) continue;
+          if (extent < 2 || (row.exact_axes & exact_axis(op(), axis, rank)) == 0) continue;
           // Both parts of it, one position alone, and, where a kernel has tiles, both parts of those.
           const auto at = static_cast<int64_t>(random.below(static_cast<uint64_t>(extent - 1))) + 1;
           const int64_t tile = at / row.exact_multiple * row.exact_multiple;
@@ -74,7 +74,7 @@ TEST_P(ExactAxes, PiecesHaveTheBitsOfTheWhole) {
             const Tensor made = run_kernel(*library_, part, pointers(taken))[0];
             expect_same_bits(made, part_of(whole, {axis, begin, end}));
             if (HasFatalFailure() || HasNonfatalFailure()) return;
-            cut[kernel] |= exact_axis(axis, rank);
+            cut[kernel] |= exact_axis(op(), axis, rank);
           }
         }
       }
@@ -119,16 +119,22 @@ TEST(WinogradIsExact, OnlyBetweenTiles) {
 }
 
 TEST(ExactAxis, NamesTheAxesOfAResult) {
-  EXPECT_EQ(exact_axis(1, 4), exact::channels);
-  EXPECT_EQ(exact_axis(2, 4), exact::height);
-  EXPECT_EQ(exact_axis(3, 4), exact::width);
-  EXPECT_EQ(exact_axis(1, 3), exact::tokens);
-  EXPECT_EQ(exact_axis(2, 3), exact::channels);
-  EXPECT_EQ(exact_axis(1, 2), exact::channels);
-  for (size_t rank = 1; rank < 7; ++rank) EXPECT_EQ(exact_axis(0, rank), exact::batch);
-  EXPECT_EQ(exact_axis(1, 5), 0);
-  EXPECT_EQ(exact_axis(0, 0), 0);
-  EXPECT_EQ(exact_axis(2, 2), 0);
+  for (const Op op : {Op::Conv, Op::Add}) {
+    EXPECT_EQ(exact_axis(op, 1, 4), exact::channels);
+    EXPECT_EQ(exact_axis(op, 2, 4), exact::height);
+    EXPECT_EQ(exact_axis(op, 3, 4), exact::width);
+    EXPECT_EQ(exact_axis(op, 1, 2), exact::channels);
+    for (size_t rank = 1; rank < 7; ++rank) EXPECT_EQ(exact_axis(op, 0, rank), exact::batch);
+    EXPECT_EQ(exact_axis(op, 1, 5), 0);
+    EXPECT_EQ(exact_axis(op, 0, 0), 0);
+    EXPECT_EQ(exact_axis(op, 2, 2), 0);
+  }
+  EXPECT_EQ(exact_axis(Op::Add, 1, 3), exact::tokens);
+  EXPECT_EQ(exact_axis(Op::Add, 2, 3), exact::channels);
+  for (const Op op : {Op::Conv, Op::MaxPool, Op::GlobalAveragePool, Op::BatchNormalization, Op::LRN}) {
+    EXPECT_EQ(exact_axis(op, 1, 3), exact::channels);
+    EXPECT_EQ(exact_axis(op, 2, 3), exact::width);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ExactAxes, ::testing::ValuesIn(levels_and_ops()), [](const auto& info) {

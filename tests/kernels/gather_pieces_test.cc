@@ -65,7 +65,7 @@ TEST(GatherPieces, HaveTheBitsOfTheWhole) {
       const std::vector<float> expected = run(whole, axis, isa, all);
       const KernelInfo& kernel = info_of(KernelName::gather);
       for (size_t along = 0; along < all.size(); ++along) {
-        EXPECT_NE(kernel.exact_axes & exact_axis(along, all.size()), 0);
+        EXPECT_NE(kernel.exact_axes & exact_axis(Op::Gather, along, all.size()), 0);
         const int64_t begin = 1, end = all[along];
         Lookup part = whole;
         if (along < axis)

@@ -100,17 +100,17 @@ TEST(HalfCasts, RoundBetweenTheThree) {
 
 TEST(HalfCatalogue, SaysWhatItLeavesToOthers) {
   ComputeDesc desc;
-  desc.op = Op::Conv;  // along one axis: no kernel of float32 has it either
-  desc.attrs = {{"dilations", std::vector<int64_t>{1}},
+  desc.op = Op::Conv;  // along three axes: no kernel of float32 has it either
+  desc.attrs = {{"dilations", std::vector<int64_t>(3, 1)},
                 {"group", int64_t{1}},
-                {"kernel_shape", std::vector<int64_t>{3}},
-                {"pads", std::vector<int64_t>{1, 1}},
-                {"strides", std::vector<int64_t>{1}}};
-  desc.inputs = {{DType::f16, {1, 2, 9}}, {DType::f16, {4, 2, 3}}};
+                {"kernel_shape", std::vector<int64_t>(3, 3)},
+                {"pads", std::vector<int64_t>(6, 1)},
+                {"strides", std::vector<int64_t>(3, 1)}};
+  desc.inputs = {{DType::f16, {1, 2, 9, 9, 9}}, {DType::f16, {4, 2, 3, 3, 3}}};
   desc.outputs = info(desc.op).infer(desc.inputs, desc.attrs).value();
   EXPECT_EQ(to_string(choose_kernel(desc, Isa::v3).value()), "generated_v3");
   desc.kernel = {KernelName::widened, Isa::v3};
-  EXPECT_THAT(verify(desc).error().message, HasSubstr("it works on two spatial axes"));
+  EXPECT_THAT(verify(desc).error().message, HasSubstr("it works on one spatial axis or two"));
   desc.op = Op::Floor;  // nor this
   desc.attrs.clear();
   desc.inputs.pop_back();

@@ -141,7 +141,7 @@ TEST_P(LinearOf, BitsDependOnNoOtherRow) {
   const Tensor whole = run_kernel(*library_, desc, pointers(inputs))[0];
   for (size_t axis = 0; axis < 3; ++axis) {
     const int64_t extent = whole.type.shape[axis];
-    EXPECT_NE(info_of(desc.kernel.name).exact_axes & exact_axis(axis, 3), 0);
+    EXPECT_NE(info_of(desc.kernel.name).exact_axes & exact_axis(desc.op, axis, 3), 0);
     for (const int64_t at : {int64_t{1}, extent / 2, extent - 1}) {
       for (const auto& [begin, end] : {std::pair(int64_t{0}, at), {at, extent}}) {
         const auto piece = piece_of(desc, axis, begin, end);

@@ -216,7 +216,7 @@ class PieceOf {
     const int64_t from = std::max<int64_t>(first, 0), to = std::min(last, in(0)[axis_]);
     if (from >= to) return false;
     pads[s] = from - first;
-    pads[s + 2] = last - to;
+    pads[s + pads.size() / 2] = last - to;
     set_attr(piece_.desc.attrs, "pads", pads);
     take(0, axis_, from, to);
     return true;
@@ -265,7 +265,7 @@ class PieceOf {
     if (from >= to) return false;
     pads[s] = first - from * stride;
     const int64_t excess = (to - from - 1) * stride + reach - pads[s] - (end_ - begin_);
-    pads[s + 2] = std::max<int64_t>(excess, 0);
+    pads[s + pads.size() / 2] = std::max<int64_t>(excess, 0);
     more[s] = std::max<int64_t>(-excess, 0);
     set_attr(piece_.desc.attrs, "pads", pads);
     set_attr(piece_.desc.attrs, "output_padding", more);

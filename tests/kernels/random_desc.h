@@ -24,6 +24,7 @@ class RandomDesc {
   std::optional<ComputeDesc> draw() {
     fill();
     desc_.op = op_;
+    if (is_of_images() && chance(0.25)) drop_height();
     auto types = info(op_).infer(desc_.inputs, desc_.attrs);
     if (!types.ok()) return std::nullopt;
     desc_.outputs = *types;
@@ -49,6 +50,40 @@ class RandomDesc {
     return shape;
   }
   Shape image() { return {between(1, 3), pick({1, 5, 8, 16, 23, 40}), between(1, 6), between(1, 20)}; }
+  bool is_of_images() const {
+    switch (op_) {
+      case Op::Conv:
+      case Op::ConvTranspose:
+      case Op::ConvWeightGradient:
+      case Op::MaxPool:
+      case Op::MaxPoolGradient:
+      case Op::AveragePool:
+      case Op::AveragePoolGradient:
+      case Op::GlobalAveragePool:
+      case Op::BatchNormalization:
+      case Op::BatchNormalizationTraining:
+      case Op::BatchNormalizationTrainingGradient:
+      case Op::BatchNormalizationScaleGradient:
+      case Op::InstanceNormalization:
+      case Op::LRN:
+        return true;
+      default:
+        return false;
+    }
+  }
+  // The same over one axis, the width.
+  void drop_height() {
+    for (TensorType& type : desc_.inputs) {
+      if (type.shape.size() == 4) type.shape.erase(type.shape.begin() + 2);
+    }
+    for (const char* name : {"dilations", "extents", "kernel_shape", "output_padding", "pads", "strides"}) {
+      if (find_attr(desc_.attrs, name) == nullptr) continue;
+      Ints list = attr_ints(desc_.attrs, name);
+      if (list.size() == 4) list.erase(list.begin() + 2);
+      list.erase(list.begin());
+      set_attr(desc_.attrs, name, list);
+    }
+  }
   // Each axis as it is or 1, some leading ones left out.
   Shape broadcastable(Shape shape) {
     for (int64_t& extent : shape) extent = chance(0.3) ? 1 : extent;
@@ -517,14 +552,14 @@ class RandomDesc {
   ComputeDesc desc_;
 };
 
-// The ways to lay out a computation's tensors with four axes, weights aside: all row-major, all in blocks, only the
-// first one or only the result row-major. Kernels refuse those they do not have.
+// The ways to lay out a computation's tensors with three or four axes, weights aside: all row-major, all in blocks,
+// only the first one or only the result row-major. Kernels refuse those they do not have.
 inline std::vector<ComputeDesc> layouts_of(const ComputeDesc& desc, int block) {
-  const auto four = [](const TensorType& type) { return type.shape.size() == 4; };
-  if (!four(desc.outputs[0])) return {desc};
+  const auto has_pixels = [](const TensorType& type) { return type.shape.size() == 3 || type.shape.size() == 4; };
+  if (!has_pixels(desc.outputs[0])) return {desc};
   ComputeDesc blocked = desc;
   for (size_t i = 0; i < desc.inputs.size(); ++i) {
-    if (four(desc.inputs[i]) && !desc.is_weight(i)) blocked.inputs[i].block = block;
+    if (has_pixels(desc.inputs[i]) && !desc.is_weight(i)) blocked.inputs[i].block = block;
   }
   blocked.outputs[0].block = block;
   ComputeDesc stem = blocked, last = blocked;

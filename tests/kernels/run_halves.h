@@ -39,7 +39,7 @@ inline std::string stored_halves(const TensorType& type, const std::string& row_
   size_t i = 0;
   for (int64_t n = 0; n < type.shape[0]; ++n) {
     for (int64_t c = 0; c < type.shape[1]; ++c) {
-      for (int64_t p = 0; p < type.shape[2] * type.shape[3]; ++p, ++i)
+      for (int64_t p = 0; p < pixels_of(type); ++p, ++i)
         std::memcpy(&result[static_cast<size_t>(2 * place_in_blocks(type, n, c, p))], &row_major[2 * i], 2);
     }
   }
@@ -50,7 +50,7 @@ inline std::string row_major_halves(const TensorType& type, const std::string& a
   std::string result;
   for (int64_t n = 0; n < type.shape[0]; ++n) {
     for (int64_t c = 0; c < type.shape[1]; ++c) {
-      for (int64_t p = 0; p < type.shape[2] * type.shape[3]; ++p)
+      for (int64_t p = 0; p < pixels_of(type); ++p)
         result += as_stored.substr(static_cast<size_t>(2 * place_in_blocks(type, n, c, p)), 2);
     }
   }

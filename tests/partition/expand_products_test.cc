@@ -78,6 +78,34 @@ TEST(ExpandProducts, TensorOfATransformer) {
 }
 TEST(ExpandProducts, SequenceOfATransformer) { expect_all_shares(transformer(2), SplitAxis::sequence, Bits::equal); }
 
+// As audio models begin: windows slide over the last axis, which is the tokens' behind the Transpose.
+TEST(ExpandProducts, SequenceOfWindowsOverOneAxis) {
+  using Ints = std::vector<int64_t>;
+  SmallNet net("front_end");
+  ValueId x = net.input({2, 4, 13});
+  for (const int64_t stride : {1, 2}) {
+    x = net.node(Op::Conv, {x, net.weight({6, net.shape(x)[1], 3}), net.weight({6})},
+                 {{"dilations", Ints{1}},
+                  {"group", int64_t{1}},
+                  {"kernel_shape", Ints{3}},
+                  {"pads", Ints{1, 1}},
+                  {"strides", Ints{stride}}});
+    x = net.relu(x);
+  }
+  x = net.node(Op::Transpose, {x}, {{"perm", Ints{0, 2, 1}}});
+  const Model model = net.finish({net.project(x, 10)});
+  expect_all_shares(model, SplitAxis::sequence, Bits::equal);
+  const Expanded expanded =
+      expand_splits(model.graph, split_plan(model.graph, {SplitAxis::sequence, false, {1, 1}})).value();
+  EXPECT_TRUE(expanded.notes.empty());
+  std::vector<int64_t> places;
+  for (const Node& node : expanded.graph.nodes) {
+    if (node.op == Op::Conv) places.push_back(expanded.graph.value(node.outputs[0]).type.shape[2]);
+  }
+  std::ranges::sort(places);
+  EXPECT_EQ(places, (Ints{3, 4, 6, 7}));
+}
+
 TEST(ExpandProducts, SamplesOfABatch) {
   const Model model = transformer(4), images = cnn();
   expect_all_shares(model, SplitAxis::batch, Bits::equal);

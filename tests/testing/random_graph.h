@@ -2,11 +2,12 @@
 //
 //   Model model = random_graph(seed, 8);      // a body of about 8 nodes, then a classifier
 //
-// It has one image as input (batch 1) and one output, keeps samples apart (with_batch works), every node contributes to
-// the output, and its activations stay near 1 in magnitude. There are skip connections that span several nodes, two-way
-// branches that end in Add or Concat, squeeze-and-excite gates (a broadcast Mul), grouped, depthwise, strided and
-// dilated convolutions, uneven padding, both pools with their modes, BatchNormalization, LRN, all unary activations,
-// and a head of Gemm, MatMul, Softmax or none.
+// It has one image as input (batch 1), for every sixth seed a sequence [1, C, L] with windows over one axis, and one
+// output, keeps samples apart (with_batch works), every node contributes to the output, and its activations stay near 1
+// in magnitude. There are skip connections that span several nodes, two-way branches that end in Add or Concat,
+// squeeze-and-excite gates (a broadcast Mul), grouped, depthwise, strided and dilated convolutions, uneven padding,
+// both pools with their modes, BatchNormalization, LRN, all unary activations, and a head of Gemm, MatMul, Softmax or
+// none.
 #pragma once
 
 #include <algorithm>
@@ -24,10 +25,12 @@ namespace nlsplit {
 
 class RandomGraph {
  public:
-  RandomGraph(uint64_t seed, int size) : random_(seed), size_(size), builder_("random" + std::to_string(seed)) {}
+  RandomGraph(uint64_t seed, int size)
+      : random_(seed), size_(size), spatial_(seed % 6 == 5 ? 1 : 2), builder_("random" + std::to_string(seed)) {}
 
   Model build() && {
-    const Shape image{1, pick({1, 3, 4, 8}), between(5, 12), between(5, 12)};
+    Shape image{1, pick({1, 3, 4, 8}), between(5, 12), between(5, 12)};
+    if (spatial_ == 1) image = {1, image[1], image[2] * image[3]};
     ValueId x = builder_.input("input", {DType::f32, image});
     while (static_cast<int>(builder_.graph().nodes.size()) < size_) {
       earlier_.push_back(x);
@@ -45,6 +48,7 @@ class RandomGraph {
     return low + static_cast<int64_t>(random_.below(static_cast<uint64_t>(high - low + 1)));
   }
   int64_t pick(const Ints& from) { return from[random_.below(from.size())]; }
+  Ints of_axes(int64_t height, int64_t width) const { return spatial_ == 1 ? Ints{width} : Ints{height, width}; }
   const Shape& shape(ValueId x) const { return builder_.type(x).shape; }
 
   ValueId node(Op op, std::vector<ValueId> inputs, Attrs attrs = {}) {
@@ -93,19 +97,21 @@ class RandomGraph {
     const int64_t channels = same ? in[1] : group * std::max<int64_t>(1, pick({2, 4, 6, 8, 16}) / group);
     const int64_t kernel_h = same ? pick({1, 3}) : pick({1, 2, 3, 3, 5}),
                   kernel_w = chance(0.8) || same ? kernel_h : pick({1, 3});
-    Ints kernel{kernel_h, kernel_w}, pads{0, 0, 0, 0}, strides{1, 1}, dilations{1, 1};
-    for (size_t axis = 0; axis < 2; ++axis) {
+    const Ints kernel = of_axes(kernel_h, kernel_w);
+    Ints pads(2 * spatial_, 0), strides(spatial_, 1), dilations(spatial_, 1);
+    for (size_t axis = 0; axis < spatial_; ++axis) {
       if (!same && chance(0.25)) strides[axis] = 2;
       if (!same && chance(0.15)) dilations[axis] = 2;
       const int64_t reach = (kernel[axis] - 1) * dilations[axis] + 1;
       pads[axis] = same || chance(0.7) ? reach / 2 : between(0, 2);
-      pads[axis + 2] = same || chance(0.7) ? reach / 2 : between(0, 2);
-      const int64_t lack = reach - (in[axis + 2] + pads[axis] + pads[axis + 2]);
+      pads[axis + spatial_] = same || chance(0.7) ? reach / 2 : between(0, 2);
+      const int64_t lack = reach - (in[axis + 2] + pads[axis] + pads[axis + spatial_]);
       if (lack > 0) pads[axis] += lack;
     }
-    const int64_t fan_in = in[1] / group * kernel_h * kernel_w;
-    std::vector<ValueId> inputs{
-        x, weight({channels, in[1] / group, kernel_h, kernel_w}, std::sqrt(1.5 / static_cast<double>(fan_in)))};
+    Shape filters{channels, in[1] / group};
+    filters.insert(filters.end(), kernel.begin(), kernel.end());
+    const int64_t fan_in = element_count(filters) / channels;
+    std::vector<ValueId> inputs{x, weight(filters, std::sqrt(1.5 / static_cast<double>(fan_in)))};
     if (chance(0.6)) inputs.push_back(weight({channels}, 0.2));
     return node(
         Op::Conv, std::move(inputs),
@@ -144,19 +150,19 @@ class RandomGraph {
 
   ValueId pool(ValueId x) {
     const Shape in = shape(x);
-    Ints kernel{0, 0}, pads{0, 0, 0, 0}, strides{1, 1};
-    for (size_t axis = 0; axis < 2; ++axis) {
+    Ints kernel(spatial_, 0), pads(2 * spatial_, 0), strides(spatial_, 1);
+    for (size_t axis = 0; axis < spatial_; ++axis) {
       kernel[axis] = std::min(between(2, 3), in[axis + 2]);
       strides[axis] = in[axis + 2] > 4 ? between(1, 2) : 1;
       if (kernel[axis] > 1 && chance(0.5)) pads[axis] = 1;
-      if (kernel[axis] > 1 && chance(0.5)) pads[axis + 2] = 1;
+      if (kernel[axis] > 1 && chance(0.5)) pads[axis + spatial_] = 1;
     }
     Attrs attrs{{"ceil_mode", between(0, 1)}, {"kernel_shape", kernel}, {"pads", pads}, {"strides", strides}};
     if (chance(0.5)) {
       set_attr(attrs, "count_include_pad", between(0, 1));
       return node(Op::AveragePool, {x}, std::move(attrs));
     }
-    set_attr(attrs, "dilations", Ints{1, 1});
+    set_attr(attrs, "dilations", Ints(spatial_, 1));
     return node(Op::MaxPool, {x}, std::move(attrs));
   }
 
@@ -180,22 +186,25 @@ class RandomGraph {
 
   ValueId gate(ValueId x) {
     const int64_t channels = shape(x)[1];
-    const Attrs over_the_image{{"axes", Ints{2, 3}}, {"keepdims", int64_t{1}}};
+    const Attrs over_the_image{{"axes", spatial_ == 1 ? Ints{2} : Ints{2, 3}}, {"keepdims", int64_t{1}}};
     const bool pooled = chance(0.5);
     const ValueId mean = node(pooled ? Op::GlobalAveragePool : Op::ReduceMean, {x}, pooled ? Attrs{} : over_the_image);
-    const ValueId w = weight({channels, channels, 1, 1}, 1 / std::sqrt(static_cast<double>(channels)));
+    Shape filters(2 + spatial_, 1);
+    filters[0] = filters[1] = channels;
+    const ValueId w = weight(filters, 1 / std::sqrt(static_cast<double>(channels)));
     const ValueId y = node(Op::Conv, {mean, w},
-                           {{"dilations", Ints{1, 1}},
+                           {{"dilations", Ints(spatial_, 1)},
                             {"group", int64_t{1}},
-                            {"kernel_shape", Ints{1, 1}},
-                            {"pads", Ints(4, 0)},
-                            {"strides", Ints{1, 1}}});
+                            {"kernel_shape", Ints(spatial_, 1)},
+                            {"pads", Ints(2 * spatial_, 0)},
+                            {"strides", Ints(spatial_, 1)}});
     return node(Op::Mul, {x, node(Op::Sigmoid, {y})});
   }
 
   ValueId pad(ValueId x) {
-    return node(Op::Pad, {x},
-                {{"pads", Ints{0, 0, between(0, 1), between(0, 2), 0, 0, between(0, 1), 1}}, {"value", 0.0}});
+    Ints pads{0, 0, between(0, 1), between(0, 2), 0, 0, between(0, 1), 1};
+    if (spatial_ == 1) pads = {0, 0, pads[3], 0, 0, 1};
+    return node(Op::Pad, {x}, {{"pads", pads}, {"value", 0.0}});
   }
 
   ValueId head(ValueId x) {
@@ -227,6 +236,7 @@ class RandomGraph {
 
   Random random_;
   int size_;
+  size_t spatial_;
   GraphBuilder builder_;
   WeightStore weights_;
   std::vector<ValueId> earlier_;

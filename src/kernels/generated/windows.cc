@@ -4,6 +4,7 @@
 #include "kernels/generated/functions.h"
 #include "kernels/generated/lower.h"
 #include "kernels/generated/space.h"
+#include "kernels/rows.h"
 
 namespace nlsplit::inline kernels {
 namespace {
@@ -156,7 +157,7 @@ void pool(LoopWriter& w, const ComputeDesc& desc) {
 std::string refuse_windows(const ComputeDesc& desc) {
   const DType type = desc.outputs[0].dtype;
   if (!is_real(type)) return "windows of integers";
-  if (desc.op != Op::LpPool && desc.inputs[0].shape.size() == 4 && type != DType::f64) return "images have kernels";
+  if (desc.op != Op::LpPool && has_planes(desc) && type != DType::f64) return "images have kernels";
   if (desc.op == Op::LpPool && attr_int(desc.attrs, "p") > 2 && type == DType::f64) return "powers of f64";
   for (const TensorType& input : desc.inputs) {
     if (element_count(input.shape) == 0) return "there is nothing to look at";

@@ -1,4 +1,4 @@
-// A tensor [N, C, H, W] in blocks of channels, as loops go over it.
+// A tensor [N, C, H, W] or [N, C, L] in blocks of channels, as loops go over it.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,9 @@ struct BlockExtents {
 };
 inline BlockExtents block_extents_of(const TensorType& type) {
   const Shape& shape = type.shape;
-  return {shape[0], shape[1], shape[2] * shape[3], (shape[1] + width - 1) / width};
+  int64_t pixels = 1;
+  for (size_t axis = 2; axis < shape.size(); ++axis) pixels *= shape[axis];
+  return {shape[0], shape[1], pixels, (shape[1] + width - 1) / width};
 }
 
 }  // namespace nlsplit::inline kernels

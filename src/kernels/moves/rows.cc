@@ -74,7 +74,7 @@ const KernelInfo rows::concat_blocked = {.what = "copies blocks of channels",
                                          .ops = computes<Op::Concat>,
                                          .layouts = Layouts::own,
                                          .refuses = refuse_concat_blocked,
-                                         .exact_axes = image_axes};
+                                         .exact_axes = exact::all};
 
 const KernelInfo rows::concat = {.what = "copies", .ops = computes<Op::Concat>, .exact_axes = exact::all};
 
@@ -82,7 +82,7 @@ const KernelInfo rows::slice_blocked = {.what = "copies runs of blocks of channe
                                         .ops = computes<Op::Slice>,
                                         .layouts = Layouts::own,
                                         .refuses = refuse_slice_blocked,
-                                        .exact_axes = image_axes};
+                                        .exact_axes = exact::all};
 
 const KernelInfo rows::slice = {.what = "copies runs as long as they come, elements of any type",
                                 .ops = computes<Op::Slice>,

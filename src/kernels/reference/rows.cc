@@ -40,7 +40,7 @@ bool only_by_reference(const ComputeDesc& desc) {
   const bool many_axes =
       std::ranges::any_of(desc.inputs, has_many_axes) || std::ranges::any_of(desc.outputs, has_many_axes);
   const bool needed = !has(desc.op, traits::has_kernels) || has_other_types(desc) || many_axes ||
-                      (is_window(desc.op) && (desc.inputs[0].shape.size() != 4 || has_no_room(desc)));
+                      (is_window(desc.op) && (!has_planes(desc) || has_no_room(desc)));
   return needed;
 }
 

@@ -122,10 +122,9 @@ void run_average_pool(const KernelCall& call) {
   const Scratch scratch = scratch_of(call, w);
   const std::vector<int64_t> taps = taps_of(w);
   const Epilogue epilogue(call);
-  const auto& pads = attr_ints(desc.attrs, "pads");
   const bool with_pads = attr_int(desc.attrs, "count_include_pad") != 0;
-  const auto rows = counts_of(w.out_h, w.kernel_h, w.stride_h, w.h, pads[0], pads[2], with_pads);
-  const auto columns = counts_of(w.out_w, w.kernel_w, w.stride_w, w.w, pads[1], pads[3], with_pads);
+  const auto rows = counts_of(w.out_h, w.kernel_h, w.stride_h, w.h, w.pad_top, w.pad_bottom, with_pads);
+  const auto columns = counts_of(w.out_w, w.kernel_w, w.stride_w, w.w, w.pad_left, w.pad_right, with_pads);
   for (int64_t plane = 0; plane < w.batch * w.channels; ++plane) {
     image_of(w, input(call, 0) + plane * w.h * w.w, 0, scratch.image);
     slide_plane(w, scratch.image, taps, zeros(), scratch.flat,

@@ -5,6 +5,7 @@
 
 #include "kernels/functions/epilogue.h"
 #include "kernels/layout.h"
+#include "kernels/module/block_extents.h"
 #include "kernels/module/packets.h"
 #include "kernels/module/run.h"
 
@@ -150,10 +151,9 @@ int64_t counted(int64_t start, int64_t kernel, int64_t low, int64_t high) {
 
 void run_average_pool(const KernelCall& call) {
   const Window w = window_of(*call.desc);
-  const auto& pads = attr_ints(call.desc->attrs, "pads");
   const bool with_pads = attr_int(call.desc->attrs, "count_include_pad") != 0;
-  const int64_t top = with_pads ? pads[0] : 0, left = with_pads ? pads[1] : 0;
-  const int64_t bottom = w.h + (with_pads ? pads[2] : 0), right = w.w + (with_pads ? pads[3] : 0);
+  const int64_t top = with_pads ? w.pad_top : 0, left = with_pads ? w.pad_left : 0;
+  const int64_t bottom = w.h + (with_pads ? w.pad_bottom : 0), right = w.w + (with_pads ? w.pad_right : 0);
   pool(
       call, w, 0, [](const Packet& sum, const Packet& value, int64_t) { return add(sum, value); },
       [&](float* to, const Packet& sum, int64_t y, int64_t x) {
@@ -165,20 +165,19 @@ void run_average_pool(const KernelCall& call) {
 
 // Row-major results: the lanes of a block are neighbouring channels.
 void run_global_average_pool(const KernelCall& call) {
-  const Shape& shape = call.desc->inputs[0].shape;
-  const int64_t channels = shape[1], pixels = shape[2] * shape[3], blocks = (channels + width - 1) / width;
-  parallel_for(call, shape[0] * blocks, [&](int64_t i) {
-    const float* from = input(call, 0) + i * pixels * width;
+  const BlockExtents e = block_extents_of(call.desc->inputs[0]);
+  parallel_for(call, e.batch * e.blocks, [&](int64_t i) {
+    const float* from = input(call, 0) + i * e.pixels * width;
     constexpr int chains = 4;  // a single one would wait for each addition
     Packet sums[chains] = {zeros(), zeros(), zeros(), zeros()};
-    for (int64_t p = 0; p < pixels; ++p) sums[p % chains] = add(sums[p % chains], load(from + p * width));
+    for (int64_t p = 0; p < e.pixels; ++p) sums[p % chains] = add(sums[p % chains], load(from + p * width));
     const Packet sum = add(add(sums[0], sums[1]), add(sums[2], sums[3]));
-    const Packet mean = divide(sum, broadcast(static_cast<float>(pixels)));
-    const int64_t b = i % blocks, lanes = std::min<int64_t>(width, channels - b * width);
-    float* to = output(call) + i / blocks * channels + b * width;
+    const Packet mean = divide(sum, broadcast(static_cast<float>(e.pixels)));
+    const int64_t b = i % e.blocks, lanes = e.lanes_of(b);
+    float* to = output(call) + i / e.blocks * e.channels + b * width;
     lanes == width ? store(to, mean) : store_part(to, mean, lanes);
   });
-  Epilogue(call).apply(output(call), 0, shape[0] * channels);
+  Epilogue(call).apply(output(call), 0, e.batch * e.channels);
 }
 
 }  // namespace

@@ -178,10 +178,9 @@ void run_average_pool_gradient(const KernelCall& call) {
   const WindowGradient g = window_gradient_of(desc);
   const Window& w = g.w;
   const Epilogue epilogue(call);
-  const auto& pads = attr_ints(desc.attrs, "pads");
   const bool with_pads = attr_int(desc.attrs, "count_include_pad") != 0;
-  const auto rows = counts_of(w.out_h, w.kernel_h, w.stride_h, w.h, pads[0], pads[2], with_pads);
-  const auto columns = counts_of(w.out_w, w.kernel_w, w.stride_w, w.w, pads[1], pads[3], with_pads);
+  const auto rows = counts_of(w.out_h, w.kernel_h, w.stride_h, w.h, w.pad_top, w.pad_bottom, with_pads);
+  const auto columns = counts_of(w.out_w, w.kernel_w, w.stride_w, w.w, w.pad_left, w.pad_right, with_pads);
   const std::vector<Reached> phases = phases_of(g);
   clear(call, g, 0);
   parallel_for_workers(call, w.batch * w.channels, [&](int64_t plane, int worker) {

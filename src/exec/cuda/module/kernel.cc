@@ -33,10 +33,9 @@ Function function_of(Op op) {
 
 WindowShape shape_of(const ComputeDesc& desc) {
   const Window w = window_of(desc);
-  const auto& pads = attr_ints(desc.attrs, "pads");
-  return {w.batch,      w.channels, w.h,        w.w,        w.out_channels, w.out_h,
-          w.out_w,      w.kernel_h, w.kernel_w, w.stride_h, w.stride_w,     w.dilation_h,
-          w.dilation_w, w.pad_top,  w.pad_left, pads[2],    pads[3],        w.groups};
+  return {w.batch,      w.channels, w.h,        w.w,          w.out_channels, w.out_h,
+          w.out_w,      w.kernel_h, w.kernel_w, w.stride_h,   w.stride_w,     w.dilation_h,
+          w.dilation_w, w.pad_top,  w.pad_left, w.pad_bottom, w.pad_right,    w.groups};
 }
 
 int64_t axis_of(const ComputeDesc& desc, const Shape& shape) {
