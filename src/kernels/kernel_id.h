@@ -64,6 +64,9 @@ inline constexpr size_t first_kernel = static_cast<size_t>(KernelName::reduce) +
 constexpr bool is_in_catalogue(KernelName name) { return static_cast<size_t>(name) >= first_kernel; }
 // Its place in the catalogue, the CPUs' first.
 constexpr size_t catalogue_index(KernelName name) { return static_cast<size_t>(name) - first_kernel; }
+constexpr bool is_generated(KernelName name) {
+  return name == KernelName::generated || name == KernelName::gpu_generated;
+}
 std::span<const KernelName> kernels_of(Isa isa);  // of CPUs or of GPUs, in the catalogue's order
 std::string_view name_of(KernelName name);        // "conv_direct", "none", "copy"; "" of unchosen
 

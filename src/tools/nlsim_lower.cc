@@ -295,7 +295,7 @@ Status write_profile_set(Loaded& loaded, const std::string& dir) {
 void print_generated(const Program& program) {
   std::set<std::string> seen;
   for (const ComputeDesc& desc : program.descs) {
-    if (desc.kernel.name != KernelName::generated || !seen.insert(signature(desc)).second) continue;
+    if (!is_generated(desc.kernel.name) || !seen.insert(signature(desc)).second) continue;
     fmt::print("{}{}\n{}", seen.size() == 1 ? "" : "\n", signature(desc), to_text(lower(desc)));
   }
   if (seen.empty()) fmt::print("no kernel of {} is generated\n", program.name);

@@ -115,7 +115,8 @@ void add_show_command(CLI::App& app, int& code) {
                             ->excludes(costs, dot, fused, passes);
   command
       ->add_option("--code", arguments->code,
-                   "Code that is generated for this computation: its loops, LLVM's IR and assembly (docs/generated.md)")
+                   "Code that is generated for this computation: its loops, LLVM's IR and assembly, or CUDA C with "
+                   "--isa cuda (docs/generated.md)")
       ->type_name("NODE")
       ->excludes(fused, passes, costs, dot, memory);
   command
@@ -135,7 +136,7 @@ void add_show_command(CLI::App& app, int& code) {
       ->excludes(plan);
   command
       ->add_option("--isa", arguments->isa,
-                   "With --memory of a model, and --code: kernels of this instruction level (v2, v3, v4, neon; "
+                   "With --memory of a model, and --code: kernels of this instruction level (v2, v3, v4, neon, cuda; "
                    "default: this machine's)")
       ->type_name("LEVEL");
   command->footer(pass_list() + "\n" + command->get_footer());

@@ -1,4 +1,4 @@
-// nlsim show MODEL --code NODE: the code that is generated for a computation, from its loops to assembly.
+// nlsim show MODEL --code NODE: the code that is generated for a computation, from its loops to assembly, or to CUDA C.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include "graph/passes/passes.h"
 #include "kernels/find_module.h"
 #include "kernels/generated/compiled.h"
+#include "kernels/generated/cuda_source.h"
 #include "kernels/generated/lower.h"
 #include "tools/nlsim_show.h"
 
@@ -29,7 +30,7 @@ Result<Found> find_computation(const KernelGraph& graph, Level level, const std:
     if (!graph.computed[n]) continue;
     if (graph.graph.nodes[n].name == name || graph.labels[n] == name) return Found{n, graph.labels[n], descs[n]};
     names.push_back(graph.graph.nodes[n].name);
-    if (descs[n].kernel.name == KernelName::generated) generated.push_back(graph.graph.nodes[n].name);
+    if (is_generated(descs[n].kernel.name)) generated.push_back(graph.graph.nodes[n].name);
   }
   const std::string near = nearest(name, names);
   constexpr size_t most = 8;
@@ -51,18 +52,22 @@ Status show_code(const ShowArguments& arguments) {
   RETURN_IF_ERROR(convert_precision(arguments.model, model));
   ASSIGN_OR_RETURN(const KernelGraph graph, choose_kernels(std::move(model.graph), {level}));
   ASSIGN_OR_RETURN(const Found found, find_computation(graph, level, arguments.code));
-  if (found.desc.kernel.name != KernelName::generated) {
+  if (!is_generated(found.desc.kernel.name)) {
     return invalid_input(
         fmt::format("{} computes '{}': code that nlsplit was built with. --code is for generated "
                     "kernels (docs/generated.md)",
                     to_string(found.desc.kernel), found.label));
   }
   const Loops loops = lower(found.desc);
+  const std::string head = fmt::format("# {}\n{}\n\n# loops\n{}\n", found.label, signature(found.desc), to_text(loops));
+  if (is_gpu(level.isa)) {
+    fmt::print("{}# CUDA C\n{}", head, loops.output.count == 0 ? "" : cuda_source(loops).text);
+    return ok_status();
+  }
   ASSIGN_OR_RETURN(const std::string path, find_module(codegen_file));
   ASSIGN_OR_RETURN(const CodegenModule* const codegen, load_codegen(path));
   ASSIGN_OR_RETURN(const LoopListing listing, codegen->list(loops, level.isa));
-  fmt::print("# {}\n{}\n\n# loops\n{}\n# LLVM IR\n{}\n# assembly\n{}", found.label, signature(found.desc),
-             to_text(loops), listing.llvm, listing.assembly);
+  fmt::print("{}# LLVM IR\n{}\n# assembly\n{}", head, listing.llvm, listing.assembly);
   return ok_status();
 }
 

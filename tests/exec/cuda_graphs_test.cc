@@ -145,10 +145,12 @@ TEST_F(CudaGraphs, ChangeNoBits) {
 // Two runs, and between them what waits for the stream.
 TEST_F(CudaGraphs, StopWhereTheHostComputes) {
   GraphBuilder builder("host");
-  ValueId x = builder.input("x", {DType::f32, {2, 5}});
+  ValueId x = builder.input("x", {DType::f32, {2, 1500}});
   int n = 0;
-  for (const Op op : {Op::Relu, Op::Neg, Op::Floor, Op::Neg, Op::Abs, Op::Exp, Op::Neg}) {
-    x = builder.add(op, "n" + std::to_string(n++), {x}, {}).value();
+  for (const Op op : {Op::Relu, Op::Neg, Op::CumSum, Op::Neg, Op::CumSum, Op::Sigmoid, Op::Neg}) {
+    Attrs attrs;  // of two long rows, which are too few threads for generated code
+    if (op == Op::CumSum) attrs = {{"axis", int64_t{1}}, {"exclusive", int64_t{0}}, {"reverse", int64_t{0}}};
+    x = builder.add(op, "n" + std::to_string(n++), {x}, attrs).value();
   }
   builder.output(x);
   const Program program = unsplit_on(std::move(builder).finish(), 1, Isa::cuda);

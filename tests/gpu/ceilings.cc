@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <set>
 #include <span>
 #include <utility>
@@ -33,9 +34,7 @@ Bench::~Bench() {
   if (device_ != nullptr) backend_->close(device_);
 }
 
-Result<std::vector<std::string>> Bench::run(const ComputeDesc& desc, const std::vector<std::string>& inputs) {
-  Prepared p(*backend_, device_);
-  RETURN_IF_ERROR(p.prepare(desc, inputs));
+Result<std::vector<std::string>> Bench::results_of(Prepared& p, const ComputeDesc& desc) {
   const KernelCall call{&desc, p.inputs.data(), p.outputs.data(), p.workspace, {}};
   RETURN_IF_REFUSED(backend_->launch(device_, p.kernel, &call));
   std::vector<std::string> results;
@@ -45,6 +44,30 @@ Result<std::vector<std::string>> Bench::run(const ComputeDesc& desc, const std::
         backend_->copy_out(device_, cuda::Stream::compute, results[o].data(), p.outputs[o], results[o].size()));
   }
   RETURN_IF_ERROR(p.wait());
+  return results;
+}
+
+Result<std::vector<std::string>> Bench::run(const ComputeDesc& desc, const std::vector<std::string>& inputs) {
+  Prepared p(*backend_, device_);
+  RETURN_IF_ERROR(p.prepare(desc, inputs));
+  return results_of(p, desc);
+}
+
+Result<std::vector<std::vector<std::string>>> Bench::run(std::span<const Computation> all) {
+  const auto of = [](const Computation& one, const Error& error) {
+    return failed(fmt::format("{}: {}", signature(one.desc), error.message));
+  };
+  std::deque<Prepared> prepared;
+  for (const Computation& one : all) {
+    if (const Status ready = prepared.emplace_back(*backend_, device_).prepare(one.desc, one.inputs); !ready.ok())
+      return of(one, ready.error());
+  }
+  std::vector<std::vector<std::string>> results;
+  for (size_t i = 0; i < all.size(); ++i) {
+    auto made = results_of(prepared[i], all[i].desc);
+    if (!made) return of(all[i], made.error());
+    results.push_back(std::move(*made));
+  }
   return results;
 }
 

@@ -15,6 +15,7 @@
 #include "graph/passes/passes.h"
 #include "graph/passes/precision.h"
 #include "graph/zoo/zoo.h"
+#include "kernels/cpu.h"
 #include "kernels/find_module.h"
 #include "kernels/module/kernel_library.h"
 #include "testing/compile_program.h"
@@ -101,7 +102,8 @@ int64_t number(const std::vector<std::string_view>& words, size_t i, int64_t oth
 }
 
 constexpr const char* usage =
-    "gpu_check [--cpu | --emulated] operators [SEED [CASES]] | attention [SEED] | split | run DIR | table [NETWORK "
+    "gpu_check [--cpu | --emulated] operators [SEED [CASES]] | generated [SEED [CASES]] | attention [SEED] | split | "
+    "run DIR | table [NETWORK "
     "[BATCH]] | overlap |\n"
     "  time NETWORK BATCH LEVEL [SECONDS [on|untimed|off]]\n";
 
@@ -153,6 +155,17 @@ int run_command(std::vector<std::string_view> words) {
   if (command == "operators") {
     const auto seed = static_cast<uint64_t>(number(words, 1, static_cast<int64_t>(std::random_device()())));
     const auto differing = check_operators(*bench, seed, static_cast<int>(number(words, 2, 100)));
+    return differing.ok() ? (*differing == 0 ? 0 : 1) : report(differing.error());
+  }
+  if (command == "generated") {
+    const auto seed = static_cast<uint64_t>(number(words, 1, static_cast<int64_t>(std::random_device()())));
+    std::optional<Isa> in_place;
+    if (!chosen->notice.empty()) {
+      const auto best = best_isa();
+      if (!best.ok()) return report(best.error());
+      in_place = *best;
+    }
+    const auto differing = check_generated(*bench, seed, static_cast<int>(number(words, 2, 8)), in_place);
     return differing.ok() ? (*differing == 0 ? 0 : 1) : report(differing.error());
   }
   if (command == "attention") {

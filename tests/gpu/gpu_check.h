@@ -2,6 +2,7 @@
 // unsplit ones, and a table of kernels with their share of what the GPU was measured to do.
 //
 //   gpu_check operators [SEED [CASES]]      exit code 1: something differs
+//   gpu_check generated [SEED [CASES]]      kernels made of loops, bit for bit; exit code 1 as above
 //   gpu_check attention [SEED]              of long sequences; exit code 1 as above
 //   gpu_check split
 //   gpu_check run DIR                       a Program that `nlsim lower --save DIR` has written, with its weights
@@ -15,6 +16,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +25,11 @@
 #include "kernels/catalogue.h"
 
 namespace nlsplit::testing {
+
+struct Computation {
+  ComputeDesc desc;
+  std::vector<std::string> inputs;  // row-major bytes
+};
 
 // A backend's device and one computation on it, with memory of its own.
 class Bench {
@@ -34,6 +42,8 @@ class Bench {
   const std::string& text() const { return text_; }
   // Row-major bytes of the outputs. They and the workspace are poisoned before.
   Result<std::vector<std::string>> run(const ComputeDesc& desc, const std::vector<std::string>& inputs);
+  // The same of several, all of which are made ready before the first of them begins.
+  Result<std::vector<std::vector<std::string>>> run(std::span<const Computation> all);
   // Seconds of one execution: the median of several, on random operands. Copies count for nothing.
   Result<double> seconds(const ComputeDesc& desc);
   // Bytes a second, read and written together, of copying within the memory.
@@ -45,6 +55,7 @@ class Bench {
  private:
   explicit Bench(const cuda::Backend& backend) : backend_(&backend) {}
   struct Prepared;
+  Result<std::vector<std::string>> results_of(Prepared& prepared, const ComputeDesc& desc);
   Result<double> timed(const std::function<cuda::Answer()>& begin);
 
   const cuda::Backend* backend_;
@@ -52,8 +63,11 @@ class Bench {
   std::string text_;
 };
 
-// How many computations differ. Every operator, every level, `cases` random computations each.
+// How many computations differ. Every operator, every level, `cases` random computations each; not what is generated.
 Result<int> check_operators(Bench& bench, uint64_t seed, int cases);
+// How many of `cases` random computations of each operator differ from the interpreter of their loops. in_place: the
+// level of the CPU that stands in, which is asked for what it has generated code of, too.
+Result<int> check_generated(Bench& bench, uint64_t seed, int cases, std::optional<Isa> in_place);
 // Shapes that random computations do not have.
 Result<int> check_shapes(Bench& bench, uint64_t seed);
 // Attention whose scores take several passes (kernels/cuda/gpu.h).

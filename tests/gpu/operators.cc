@@ -164,6 +164,7 @@ Result<int> check_operators(Bench& bench, uint64_t seed, int cases) {
         ASSIGN_OR_RETURN(const std::vector<KernelId> kernels, candidates(desc, level));
         for (const KernelId kernel : kernels) {
           desc.kernel = kernel;
+          if (kernel.name == KernelName::gpu_generated) continue;  // check_generated's
           if (kernel.name == KernelName::gpu_host) {
             ++by_host;
             continue;

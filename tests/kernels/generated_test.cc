@@ -10,8 +10,8 @@
 
 #include "graph/optimizer.h"
 #include "graph/reference/evaluate.h"
-#include "kernels/generated/interpret.h"
 #include "kernels/generated/lower.h"
+#include "kernels/generated_bits.h"
 #include "kernels/guarded_pages.h"
 #include "kernels/module/kernel_library.h"
 #include "kernels/random_generated.h"
@@ -63,15 +63,6 @@ std::string run_at(Isa isa, ComputeDesc desc, const std::vector<std::string>& op
       ->run({&desc, inputs.data(), outputs, nullptr, {workers, run_on_threads, &workers}});
   for (size_t i = 0; i < operands.size(); ++i) EXPECT_EQ(memory[i]->bytes(), operands[i]) << "changes its input " << i;
   return std::string(result.bytes());
-}
-
-std::string interpreted(const ComputeDesc& desc, const std::vector<std::string>& operands, size_t result_bytes) {
-  const Loops loops = lower(desc);
-  std::vector<const void*> inputs;
-  for (const std::string& operand : operands) inputs.push_back(operand.data());
-  std::string result(result_bytes, 'x');
-  if (loops.output.count > 0) interpret(loops, inputs.data(), result.data(), 0, rows_of(loops));
-  return result;
 }
 
 Tensor reference_of(const ComputeDesc& desc, const std::vector<std::string>& operands) {
@@ -130,20 +121,6 @@ std::string difference(const ComputeDesc& desc, std::string_view made, const Ten
   return {};
 }
 
-// The same bits; what is no number is one.
-std::string other_bits(const ComputeDesc& desc, std::string_view made, std::string_view expected) {
-  const DType type = desc.outputs[0].dtype;
-  if (made == expected) return {};
-  if (!is_real(type) || made.size() != expected.size()) return "other bytes";
-  const std::vector<double> a = reals_of(type, made), b = reals_of(type, expected);
-  for (size_t i = 0; i < a.size(); ++i) {
-    const bool same = a[i] == b[i] && std::signbit(a[i]) == std::signbit(b[i]);
-    if (!same && !(std::isnan(a[i]) && std::isnan(b[i])))
-      return fmt::format("element {} is {} instead of {}", i, a[i], b[i]);
-  }
-  return {};
-}
-
 class Generated : public ::testing::TestWithParam<Op> {};
 
 TEST_P(Generated, IsTheReference) {
@@ -159,7 +136,7 @@ TEST_P(Generated, IsTheReference) {
     ASSERT_TRUE(verify(loops).ok()) << verify(loops).error().message << "\n" << to_text(loops);
     const std::vector<std::string> operands = random_operands(*desc, random, tried % 2 == 0);
     const Tensor expected = reference_of(*desc, operands);
-    const std::string slow = interpreted(*desc, operands, bytes_of(expected).size());
+    const std::string slow = interpreted(*desc, operands);
     ASSERT_EQ(difference(*desc, slow, expected), "") << to_text(loops);
     for (const Isa isa : supported_levels()) {
       for (const auto& [workers, side] : {std::pair(1, GuardedPages::at_end), std::pair(3, GuardedPages::at_begin)})

@@ -98,7 +98,36 @@ TEST(GpuCatalogue, OperandsAreOfOneType) {
   cast.outputs = {{DType::bf16, {2, 3}}};
   EXPECT_EQ(to_string(choose_kernel(cast, Isa::cuda).value()), "cast_cuda");
   cast.inputs[0].dtype = DType::i64;
-  EXPECT_EQ(to_string(choose_kernel(cast, Isa::cuda).value()), "host_cuda");
+  EXPECT_EQ(to_string(choose_kernel(cast, Isa::cuda).value()), "generated_cuda");
+}
+
+// A thread has a row: a few long ones are the host's.
+TEST(GpuCatalogue, CodeIsGeneratedWhereThreadsShareTheWork) {
+  const auto chosen = [](Op op, Attrs attrs, std::vector<TensorType> inputs) {
+    ComputeDesc desc;
+    desc.op = op;
+    desc.attrs = std::move(attrs);
+    desc.inputs = std::move(inputs);
+    desc.outputs = info(op).infer(desc.inputs, desc.attrs).value();
+    return to_string(choose_kernel(desc, Isa::cuda).value());
+  };
+  const auto summed = [&](Shape shape) {
+    return chosen(Op::ReduceSum, {{"axes", std::vector<int64_t>{1}}, {"keepdims", int64_t{0}}},
+                  {f32(std::move(shape))});
+  };
+  EXPECT_EQ(summed({31, 1024}), "generated_cuda");
+  EXPECT_EQ(summed({31, 1025}), "host_cuda");
+  EXPECT_EQ(summed({32, 1025}), "generated_cuda");
+  EXPECT_EQ(chosen(Op::Floor, {}, {f32({2, 100000})}), "generated_cuda") << "a thread an element";
+  const auto scattered = [&](int64_t rows) {
+    return chosen(Op::ScatterND, {{"reduction", std::string("none")}},
+                  {f32({rows, 8}), {DType::i64, {4, 1}}, f32({4, 8})});
+  };
+  EXPECT_EQ(scattered(10), "generated_cuda");
+  EXPECT_EQ(scattered(200), "host_cuda") << "one thread for all of it";
+  EXPECT_EQ(chosen(Op::Neg, {}, {f32({4})}), "unary_cuda") << "it has a kernel";
+  EXPECT_EQ(chosen(Op::Neg, {}, {{DType::i32, {4}}}), "generated_cuda");
+  EXPECT_EQ(chosen(Op::Det, {}, {f32({4, 3, 3})}), "host_cuda") << "there are no loops of it";
 }
 
 TEST(GpuCatalogue, LevelsAreApartFromCpus) {
@@ -195,7 +224,7 @@ TEST(GpuCatalogue, BatchesOfProductsLieAtAFixedDistance) {
   EXPECT_EQ(shared->a_stride, 0);
   EXPECT_EQ(shared->b_stride, 12);
   EXPECT_FALSE(of({2, 1, 2, 3}, {1, 5, 3, 4}).has_value());
-  EXPECT_EQ(to_string(choose_kernel(matmul_desc({2, 1, 2, 3}, {1, 5, 3, 4}), Isa::cuda).value()), "host_cuda");
+  EXPECT_EQ(to_string(choose_kernel(matmul_desc({2, 1, 2, 3}, {1, 5, 3, 4}), Isa::cuda).value()), "generated_cuda");
 }
 
 TEST(GpuCatalogue, ReducedAxesAreNeighbours) {
@@ -226,7 +255,8 @@ TEST(GpuCatalogue, LibrariesHaveWorkspaceAndOwnKernelsNone) {
     if (std::ranges::count(info_of(kernel).ops, Op::Conv) > 0) {
       EXPECT_EQ(workspace_of(conv, 1).value() > 0, by_library) << name_of(kernel);
     }
-    EXPECT_EQ(info_of(kernel).exact_axes, by_library ? 0 : exact::batch) << name_of(kernel);
+    const uint8_t own = kernel == KernelName::gpu_generated ? exact::all : exact::batch;
+    EXPECT_EQ(info_of(kernel).exact_axes, by_library ? 0 : own) << name_of(kernel);
     EXPECT_EQ(info_of(kernel).packed_bytes, nullptr) << name_of(kernel);
   }
 }

@@ -56,6 +56,12 @@ TEST_P(SavedForGpus, OtherResultsAreFound) {
 INSTANTIATE_TEST_SUITE_P(All, SavedForGpus, ::testing::Values("vit_halves", "gpt2_tensor"),
                          [](const auto& info) { return std::string(info.param); });
 
+TEST(GpuCheck, ComparesGeneratedKernels) {
+  const Outcome run = gpu_check("--cpu generated 1 1");
+  EXPECT_EQ(run.code, 0) << run.out << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("generated kernels of "), Not(HasSubstr("DIFFERS"))));
+}
+
 TEST(GpuCheck, RefusesWhatIsNoProgramForGpus) {
   const Scratch scratch;
   ASSERT_EQ(nlsim("lower zoo:simple_cnn --save " + scratch / "cpu").code, 0);

@@ -165,6 +165,11 @@ TEST_F(Show, TheCodeOfAGeneratedKernel) {
   const Outcome made = nlsim("show zoo:simple_cnn --code conv1 --isa v2");
   EXPECT_EQ(made.code, 2);
   EXPECT_THAT(made.err, HasSubstr("computes 'conv1, relu1': code that nlsplit was built with"));
+  const Outcome cuda = nlsim("show " + model + " --code down --isa cuda");
+  ASSERT_EQ(cuda.code, 0) << cuda.err;
+  for (const char* part : {"generated_cuda Floor(f32[1,8,100])", "for i0 < 800", "# CUDA C", "floorf(",
+                           "__global__ void generated(const float* __restrict__ in0, float* __restrict__ out)"})
+    EXPECT_THAT(cuda.out, HasSubstr(part));
 #ifndef NLS_LLVM
   GTEST_SKIP() << "built without LLVM";
 #endif

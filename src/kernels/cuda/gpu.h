@@ -4,8 +4,10 @@
 //   choose_kernel(desc, Isa::cuda)                       // conv_cudnn_cuda
 //   choose_kernel(desc, {Isa::cuda, Precision::tf32})    // conv_cudnn_tf32: products and convolutions multiply in TF32
 //
-// What no kernel of the GPU computes is host_cuda: operands are copied to the host, computed there by the reference
-// loops, and the results copied back. A Program's text shows it, and a profile measures it with its copies.
+// What none of these computes and loops can (kernels/generated/lower.h) is generated_cuda, unless so few threads would
+// have so much to do that the host is faster. All else is host_cuda: operands are copied to the host, computed there by
+// the reference loops, and the results copied back. A Program's text shows it, and a profile measures it with its
+// copies.
 #pragma once
 
 #include <optional>

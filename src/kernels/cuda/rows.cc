@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/sizes.h"
 #include "kernels/cuda/gpu.h"
+#include "kernels/generated/interpret.h"
+#include "kernels/generated/lower.h"
 
 namespace nlsplit::inline kernels {
 namespace {
@@ -103,6 +106,35 @@ std::string refuse_gpu_attention(const ComputeDesc& desc) {
   if (std::string why = refuse_shapes(desc); !why.empty()) return why;
   const int64_t size = attention_of(desc).value_size;
   return size <= most_value_size ? "" : fmt::format("a value has {} elements, more than {}", size, most_value_size);
+}
+
+// A row is one thread's, which waits for its operands step by step. A few rows of many steps leave the GPU idle for
+// longer than it takes to copy the operands to the host and back.
+std::string refuse_few_rows(const ComputeDesc& desc) {
+  constexpr int64_t warp = 32, most_steps = 1024;
+  if (!may_fold(desc.op)) return "";
+  const Loops loops = lower(desc);
+  const int64_t rows = rows_of(loops);
+  if (loops.folds.empty() || rows >= warp) return "";
+  const auto points = [&](int first, int end) {
+    int64_t product = 1;
+    for (int axis = first; axis < end; ++axis)
+      product = saturating_product(product, loops.extents[static_cast<size_t>(axis)]);
+    return product;
+  };
+  int64_t steps = loops.result < 0 ? 0 : points(loops.rows, loops.axes);
+  for (const Fold& fold : loops.folds) steps = std::max(steps, points(fold.first_axis, fold.end_axis));
+  if (steps <= most_steps) return "";
+  return fmt::format("it has {} rows, one a thread, of {} steps", rows, steps);
+}
+
+std::string refuse_gpu_generated(const ComputeDesc& desc) {
+  if (std::string why = refuse_lowering(desc); !why.empty()) return why;
+  for (const KernelName name : kernels_of(Isa::cuda)) {
+    const bool of_operator = std::ranges::count(info_of(name).ops, desc.op) > 0;
+    if (of_operator && !refusal({name, Isa::cuda}, desc)) return "other kernels compute it";
+  }
+  return refuse_few_rows(desc);
 }
 
 Standing seldom(const ComputeDesc&) { return Standing::seldom; }
@@ -247,6 +279,12 @@ const KernelInfo rows::gpu_cast = {.what = "element-wise between f32, f16 and bf
                                    .ops = computes<Op::Cast>,
                                    .refuses = refuse_gpu_cast,
                                    .any_type = true};
+
+// Bits are the loops', whatever is beside an element.
+const KernelInfo rows::gpu_generated = {.what = "loops of its own, compiled by NVRTC when it is loaded",
+                                        .refuses = refuse_gpu_generated,
+                                        .any_type = true,
+                                        .exact_axes = exact::all};
 
 const KernelInfo rows::gpu_host = {
     .what = "the reference loops on the host, operands copied there and results back; slow",

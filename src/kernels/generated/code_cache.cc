@@ -10,6 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <tuple>
@@ -187,6 +188,16 @@ void CodeCache::make_room(int64_t bytes) {
     }
   }
   used_ = used + bytes;
+}
+
+std::unique_ptr<CodeCache> open_user_cache() {
+  const CodeCacheFolder folder = code_cache_folder();
+  if (folder.path.empty()) return nullptr;
+  auto cache = CodeCache::open(folder.path);
+  if (cache.ok()) return std::move(*cache);
+  if (folder.named || cache.error().kind != ErrorKind::io)
+    fmt::print(stderr, "generated kernels are compiled anew by every process: {}\n", cache.error().message);
+  return nullptr;
 }
 
 }  // namespace nlsplit::inline kernels

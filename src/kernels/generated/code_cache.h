@@ -48,4 +48,8 @@ class CodeCache {
   std::optional<int64_t> used_;  // bytes, as far as this process knows
 };
 
+// The user's; nullptr: there is none. That a folder cannot be made is told only to those who named it, since programs
+// may run without a home; that one is refused, to all.
+std::unique_ptr<CodeCache> open_user_cache();
+
 }  // namespace nlsplit::inline kernels

@@ -102,21 +102,7 @@ class Interpreter {
   }
 
  private:
-  // The terms that these need, in their order.
-  std::vector<int> terms_of(std::vector<int> roots) const {
-    std::vector<bool> needed(loops_.terms.size(), false);
-    for (const int root : roots) needed[static_cast<size_t>(root)] = true;
-    std::vector<int> terms;
-    for (size_t i = needed.size(); i-- > 0;) {
-      if (!needed[i]) continue;
-      terms.push_back(static_cast<int>(i));
-      for (const int used : {loops_.terms[i].x, loops_.terms[i].y, loops_.terms[i].z}) {
-        if (used >= 0) needed[static_cast<size_t>(used)] = true;
-      }
-    }
-    std::ranges::reverse(terms);
-    return terms;
-  }
+  std::vector<int> terms_of(const std::vector<int>& roots) const { return terms_for(loops_, roots); }
 
   // All positions of axes [first, end), the same in every lane.
   template <class Visit>

@@ -323,6 +323,21 @@ std::string_view name_of(Scalar type) { return scalar_names[static_cast<size_t>(
 std::string_view name_of(LoopCode code) { return code_rows[static_cast<size_t>(code)].name; }
 int operands_of(LoopCode code) { return code_rows[static_cast<size_t>(code)].operands; }
 
+std::vector<int> terms_for(const Loops& loops, std::span<const int> roots) {
+  std::vector<bool> needed(loops.terms.size(), false);
+  for (const int root : roots) needed[static_cast<size_t>(root)] = true;
+  std::vector<int> terms;
+  for (size_t i = needed.size(); i-- > 0;) {
+    if (!needed[i]) continue;
+    terms.push_back(static_cast<int>(i));
+    for (const int used : {loops.terms[i].x, loops.terms[i].y, loops.terms[i].z}) {
+      if (used >= 0) needed[static_cast<size_t>(used)] = true;
+    }
+  }
+  std::ranges::reverse(terms);
+  return terms;
+}
+
 std::vector<TermRange> ranges_of(const Loops& loops) {
   std::vector<TermRange> ranges;
   ranges.reserve(loops.terms.size());

@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -101,6 +102,9 @@ struct Loops {
   int place = -1;   // where it goes
   friend bool operator==(const Loops&, const Loops&) = default;
 };
+
+// The terms that these need, and these themselves, in their order.
+std::vector<int> terms_for(const Loops& loops, std::span<const int> roots);
 
 // What a term of type whole can be.
 struct TermRange {

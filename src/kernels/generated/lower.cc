@@ -54,6 +54,9 @@ const LoopFamily* family_of(Op op) {
 }  // namespace
 
 bool has_loops(Op op) { return family_of(op) != nullptr; }
+bool may_fold(Op op) {
+  return is_scatter(op) || is_product(op) || is_sampling(op) || is_window_in_loops(op) || is_along_axes(op);
+}
 
 std::string refuse_lowering(const ComputeDesc& desc) {
   const LoopFamily* family = family_of(desc.op);

@@ -12,6 +12,7 @@
 namespace nlsplit::inline kernels {
 
 bool has_loops(Op op);                                 // of some types
+bool may_fold(Op op);                                  // some of its loops have folds
 std::string refuse_lowering(const ComputeDesc& desc);  // why not, or ""; cheap, nothing is lowered
 Loops lower(const ComputeDesc& desc);                  // one that is not refused
 

@@ -227,8 +227,8 @@ void stop(const std::string& what) {
 void run_kernel(int gpu, const Blocks& blocks, int threads, Random& random, const Call& call) {
   State& s = state();
   s.call = &call;
-  s.name = fmt::format("the kernel of {}:{}", std::filesystem::path(blocks.line.file_name()).filename().string(),
-                       blocks.line.line());
+  const std::string file = std::filesystem::path(blocks.line.file_name()).filename().string();
+  s.name = blocks.name != nullptr ? blocks.name : fmt::format("the kernel of {}:{}", file, blocks.line.line());
   s.place->threads = {static_cast<unsigned>(threads), 1, 1};
   s.place->blocks = {blocks.count, 1, 1};
   s.order.resize(static_cast<size_t>(threads));

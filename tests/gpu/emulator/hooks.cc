@@ -1,31 +1,38 @@
 // What g++ calls for each access to memory with -fsanitize=thread, and for one at an odd place with
 // -fsanitize=alignment: kernels are compiled so, and nothing else is.
+#include "gpu/emulator/hooks.h"
+
 #include <cstdint>
 
 #include "gpu/emulator/blocks.h"
 #include "gpu/emulator/fault.h"
 #include "gpu/emulator/memory.h"
 
-namespace {
-
-using namespace nlsplit::emulator;
-constexpr const char* odd_place = "accesses a value at an address where its type cannot lie";
+namespace nlsplit::emulator {
 
 void look(const void* at, size_t bytes, bool write, size_t alignment) {
   const int thread = running_thread();
   if (thread < 0 || is_local(at)) return;  // the host, or a thread's own
-  if (reinterpret_cast<uintptr_t>(at) % alignment != 0) stop(odd_place);
+  if (reinterpret_cast<uintptr_t>(at) % alignment != 0) odd_place();
   access(at, bytes, write, thread);
 }
 
-}  // namespace
+void odd_place() {
+  if (running_thread() >= 0) stop("accesses a value at an address where its type cannot lie");
+}
+
+void outside_table() {
+  if (running_thread() >= 0) stop("reads outside a table");
+}
+
+}  // namespace nlsplit::emulator
+
+using nlsplit::emulator::look;
 
 extern "C" {
 
 // Also of structs, whose members are then accessed one by one.
-void __ubsan_handle_type_mismatch_v1(void*, uintptr_t) {
-  if (running_thread() >= 0) stop(odd_place);
-}
+void __ubsan_handle_type_mismatch_v1(void*, uintptr_t) { nlsplit::emulator::odd_place(); }
 
 void __tsan_init() {}
 void __tsan_read_range(const void* at, size_t bytes) { look(at, bytes, false, 1); }

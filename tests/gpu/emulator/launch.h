@@ -32,6 +32,7 @@ struct Blocks {
   Blocks(unsigned count, std::source_location line = std::source_location::current()) : count(count), line(line) {}
   unsigned count;
   std::source_location line;
+  const char* name = nullptr;  // of a kernel that no line launches
 };
 
 // thread(arguments) is what one thread does; the arguments are copied.

@@ -32,6 +32,11 @@ Answer answer(cudnnStatus_t status) {
   return refuse(fmt::format("cuDNN: {}", cudnnGetErrorString(status)));
 }
 
+Answer answer(nvrtcResult status) {
+  if (status == NVRTC_SUCCESS) return nullptr;
+  return refuse(fmt::format("NVRTC: {}", nvrtcGetErrorString(status)));
+}
+
 namespace {
 
 // The GPU is a property of the calling thread.
@@ -65,8 +70,8 @@ Answer open(int number, Device** device) {
   RETURN_IF_REFUSED(use(made.get()));
   cudaDeviceProp properties{};
   RETURN_IF_REFUSED(cudaGetDeviceProperties(&properties, number));
-  made->text = fmt::format("{}, sm_{}{}, {} GiB", properties.name, properties.major, properties.minor,
-                           properties.totalGlobalMem >> 30);
+  made->architecture = fmt::format("sm_{}{}", properties.major, properties.minor);
+  made->text = fmt::format("{}, {}, {} GiB", properties.name, made->architecture, properties.totalGlobalMem >> 30);
   for (cudaStream_t& stream : made->streams) {
     RETURN_IF_REFUSED(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
   }

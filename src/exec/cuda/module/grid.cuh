@@ -5,16 +5,9 @@
 
 #include <cstdint>
 
+#include "exec/cuda/module/launch.h"
+
 namespace nlsplit::cuda {
-
-inline constexpr int block_threads = 256;
-
-// Enough blocks for one thread an element, or as many as then go round.
-inline unsigned blocks_for(int64_t count) {
-  constexpr int64_t most = 1 << 20;
-  const int64_t blocks = (count + block_threads - 1) / block_threads;
-  return static_cast<unsigned>(blocks < most ? blocks : most);
-}
 
 __device__ inline int64_t first_element() { return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
 __device__ inline int64_t all_threads() { return static_cast<int64_t>(gridDim.x) * blockDim.x; }

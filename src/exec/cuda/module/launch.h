@@ -8,6 +8,15 @@
 
 namespace nlsplit::cuda {
 
+inline constexpr int block_threads = 256;
+
+// Enough blocks for one thread an element, or as many as then go round.
+inline unsigned blocks_for(int64_t count, int threads = block_threads) {
+  constexpr int64_t most = 1 << 20;
+  const int64_t blocks = (count + threads - 1) / threads;
+  return static_cast<unsigned>(blocks < most ? blocks : most);
+}
+
 // What lies in memory. All kernels compute in float and round what they store.
 enum class Element : int32_t { f32, f16, bf16 };
 

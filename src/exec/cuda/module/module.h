@@ -4,6 +4,7 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <cudnn.h>
+#include <nvrtc.h>
 
 #include <functional>
 #include <string>
@@ -21,7 +22,8 @@ struct Device {
   cublasLtHandle_t products = nullptr;
   cudnnHandle_t convolutions = nullptr;  // of the compute stream
   std::string text;
-  bool capturing = false;  // of the thread that computes
+  std::string architecture;  // "sm_90"
+  bool capturing = false;    // of the thread that computes
 
   cudaStream_t stream(Stream which) const { return streams[static_cast<int>(which)]; }
   cudaStream_t compute() const { return stream(Stream::compute); }
@@ -44,6 +46,7 @@ Answer refuse(std::string why);  // kept for this thread until its next one
 Answer answer(cudaError_t status);
 Answer answer(cublasStatus_t status);
 Answer answer(cudnnStatus_t status);
+Answer answer(nvrtcResult status);
 
 #define RETURN_IF_REFUSED(call)                                                                      \
   do {                                                                                               \

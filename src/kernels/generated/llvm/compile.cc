@@ -17,7 +17,6 @@
 #include <llvm/TargetParser/Host.h>
 
 #include <array>
-#include <cstdio>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -166,17 +165,6 @@ Jit& jit_of(Isa isa) {
 Result<CompiledLoops> compile(const Loops& loops, Isa isa, CodeCache* cache) {
   if (is_gpu(isa)) return unsupported("loops are compiled for CPUs");
   return jit_of(isa).compile(loops, cache);
-}
-
-// A folder that cannot be made is told only to those who named it: programs may run without a home.
-std::unique_ptr<CodeCache> open_user_cache() {
-  const CodeCacheFolder folder = code_cache_folder();
-  if (folder.path.empty()) return nullptr;
-  auto cache = CodeCache::open(folder.path);
-  if (cache.ok()) return std::move(*cache);
-  if (folder.named || cache.error().kind != ErrorKind::io)
-    fmt::print(stderr, "generated kernels are compiled anew by every process: {}\n", cache.error().message);
-  return nullptr;
 }
 
 CodeCache* user_cache() {

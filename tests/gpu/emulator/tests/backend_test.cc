@@ -9,6 +9,7 @@
 #include "exec/gpu_programs.h"
 #include "gpu/emulator/control.h"
 #include "gpu/gpu_check.h"
+#include "graph/builder.h"
 #include "graph/zoo/zoo.h"
 #include "kernels/cpu.h"
 #include "program/verify.h"
@@ -57,6 +58,14 @@ TEST_F(EmulatedGpu, EveryOperatorGivesWhatTheReferenceGives) {
   auto bench = Bench::open(backend());
   ASSERT_TRUE(bench.ok()) << bench.error().to_string();
   const auto differing = check_operators(*bench, 1, 6);
+  ASSERT_TRUE(differing.ok()) << differing.error().to_string();
+  EXPECT_EQ(*differing, 0);
+}
+
+TEST_F(EmulatedGpu, GeneratedKernelsHaveTheBitsOfTheirLoops) {
+  auto bench = Bench::open(backend());
+  ASSERT_TRUE(bench.ok()) << bench.error().to_string();
+  const auto differing = check_generated(*bench, 1, 4, std::nullopt);
   ASSERT_TRUE(differing.ok()) << differing.error().to_string();
   EXPECT_EQ(*differing, 0);
 }
@@ -125,6 +134,70 @@ TEST_F(EmulatedGpu, SplitEqualsUnsplitBitForBit) {
   }
   EXPECT_GE(compared, 10);
   EXPECT_GE(with_messages, 5);
+}
+
+// Nothing but operators of which code is generated, or which only move: elements of several types, and indices.
+Graph generated_network() {
+  GraphBuilder builder("generated");
+  const auto add = [&](Op op, const char* name, std::vector<ValueId> inputs, Attrs attrs = {}) {
+    return builder.add(op, name, std::move(inputs), std::move(attrs)).value();
+  };
+  const ValueId x = builder.input("x", {DType::f32, {2, 3, 6, 5}});
+  const ValueId larger = add(Op::Resize, "larger", {x},
+                             {{"antialias", int64_t{0}},
+                              {"coordinate_transformation_mode", std::string("asymmetric")},
+                              {"cubic_coeff_a", -0.75},
+                              {"exclude_outside", int64_t{0}},
+                              {"extrapolation_value", 0.0},
+                              {"mode", std::string("nearest")},
+                              {"nearest_mode", std::string("floor")},
+                              {"roi", std::vector<double>{0, 0, 0, 0, 1, 1, 1, 1}},
+                              {"scales", std::vector<double>{1, 1, 2, 2}},
+                              {"sizes", std::vector<int64_t>{2, 3, 12, 10}}});
+  const ValueId padded =
+      add(Op::Pad, "padded", {larger}, {{"pads", std::vector<int64_t>{0, 0, 1, 0, 0, 0, 1, 2}}, {"value", 0.5}});
+  const ValueId sine = add(Op::Sin, "sine", {padded});
+  const ValueId less = add(Op::Less, "less", {padded, sine});
+  const ValueId chosen = add(Op::Where, "chosen", {less, padded, sine});
+  const ValueId whole = add(Op::Cast, "whole", {chosen}, {{"to", std::string("i64")}});
+  const ValueId doubled = add(Op::Add, "doubled", {whole, whole});
+  const ValueId gathered = add(Op::GatherElements, "gathered", {chosen, doubled}, {{"axis", int64_t{3}}});
+  const Attrs along = {{"axis", int64_t{2}}, {"exclusive", int64_t{0}}, {"reverse", int64_t{0}}};
+  builder.output(add(Op::CumSum, "sums", {gathered}, along));
+  return std::move(builder).finish();
+}
+
+// On a CPU and a GPU, cut everywhere: their bits are those of a CPU.
+TEST_F(EmulatedGpu, GeneratedKernelsOfACpuAndAGpuGiveTheSameBits) {
+  const Graph graph = generated_network();
+  const Level cpu = best_isa().value();
+  const KernelGraph kernels = choose_kernels(graph, {cpu, Isa::cuda}).value();
+  const Program whole = unsplit_on(graph, 2, cpu);
+  const Job job = seeded_job(whole);
+  const auto want = run_threads(whole, job, test_options());
+  ASSERT_TRUE(want.ok()) << error_of(want);
+  Cluster cluster;
+  cluster.hosts = {{"a", false}, {"b", false}};
+  cluster.links = {{"l", HostId(0), HostId(1), bytes_per_second(1e9), seconds(1e-5)}};
+  cluster.devices = {gpu_device(cpu), gpu_device()};
+  cluster.devices[0].name = "C";
+  cluster.devices[0].host = HostId(0);
+  cluster.devices[1].host = HostId(1);
+  const CostTable costs(std::vector<CostSourcePtr>(2, roofline(flops_per_second(1e9), bytes_per_second(1e9))), "none");
+  for (size_t cut = 1; cut < graph.nodes.size(); ++cut) {
+    SCOPED_TRACE(graph.nodes[cut].name);
+    Plan plan;
+    plan.micro_batches = 2;
+    plan.stages = {{0, cut, {DeviceId(0)}}, {cut, graph.nodes.size(), {DeviceId(1)}}};
+    plan.schedule = "streaming";
+    const Program split = compile_program(kernels, plan, cluster, {HostId(0), HostId(1)}, &costs).value();
+    EXPECT_TRUE(std::ranges::any_of(split.descs, [](const ComputeDesc& desc) {
+      return desc.kernel == KernelId(KernelName::gpu_generated, Isa::cuda);
+    }));
+    const auto got = run_threads(split, job, options());
+    ASSERT_TRUE(got.ok()) << error_of(got);
+    EXPECT_EQ(got->outputs[0].tensor.values, want->outputs[0].tensor.values);
+  }
 }
 
 TEST_F(EmulatedGpu, MovesDataAsTheCpuDoes) {

@@ -2,6 +2,7 @@
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
+#include <nvrtc.h>
 
 #include <numeric>
 #include <string>
@@ -16,6 +17,7 @@ namespace nlsplit {
 namespace {
 
 using namespace testing;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr int threads = faulty_threads;
@@ -75,6 +77,57 @@ std::vector<float> block_sums(unsigned blocks) {
     sums.push_back(sum);
   }
   return sums;
+}
+
+// As the backend compiles generated kernels; nullptr: refused.
+cudaKernel_t compiled(const std::string& source, std::vector<const char*> options) {
+  nvrtcProgram program = nullptr;
+  EXPECT_EQ(nvrtcCreateProgram(&program, source.c_str(), "test.cu", 0, nullptr, nullptr), NVRTC_SUCCESS);
+  cudaKernel_t kernel = nullptr;
+  if (nvrtcCompileProgram(program, static_cast<int>(options.size()), options.data()) == NVRTC_SUCCESS) {
+    size_t bytes = 0;
+    EXPECT_EQ(nvrtcGetCUBINSize(program, &bytes), NVRTC_SUCCESS);
+    std::string code(bytes, ' ');
+    EXPECT_EQ(nvrtcGetCUBIN(program, code.data()), NVRTC_SUCCESS);
+    cudaLibrary_t library = nullptr;
+    EXPECT_EQ(cudaLibraryLoadData(&library, code.data(), nullptr, nullptr, 0, nullptr, nullptr, 0), cudaSuccess);
+    EXPECT_EQ(cudaLibraryGetKernel(&kernel, library, "generated"), cudaSuccess);
+  }
+  EXPECT_EQ(nvrtcDestroyProgram(&program), NVRTC_SUCCESS);
+  return kernel;
+}
+const std::vector<const char*> usual_options = {"--gpu-architecture=sm_80", "--fmad=false"};
+
+TEST_F(Emulator, FindsWrongIndicesOfGeneratedKernels) {
+  const auto kernel = [](const std::string& index) {
+    return compiled(
+        "static __device__ const int table0[] = {0, 1, 2, 3};\n"
+        "extern \"C\" __global__ void generated(const float* __restrict__ in0, float* __restrict__ out) {\n"
+        "  const int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  out[i] = in0[" +
+            index + "];\n}\n",
+        usual_options);
+  };
+  const cudaKernel_t right = kernel("table0[i]"), behind = kernel("i + 1"), outside = kernel("table0[i + 1] % 4");
+  const float* from = filled(4);
+  float* to = take(4);
+  void* arguments[] = {static_cast<void*>(&from), static_cast<void*>(&to)};
+  const auto launch = [&](cudaKernel_t one) { return cudaLaunchKernel(one, dim3(2), dim3(2), arguments, 0, stream); };
+  EXPECT_EQ(launch(right), cudaSuccess);
+  EXPECT_THAT(read(to, 4), ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(launch(behind), cudaSuccess);
+  EXPECT_EQ(found(), "the generated kernel: block 1 thread 1 reads 0 B behind an allocation of 16 B");
+  emulator::forget_fault();
+  EXPECT_EQ(launch(outside), cudaSuccess);
+  EXPECT_EQ(found(), "the generated kernel: block 1 thread 1 reads outside a table");
+}
+
+TEST_F(Emulator, CompilesOnlyWithoutContractionAndForItself) {
+  const std::string source = "extern \"C\" __global__ void generated(float* __restrict__ out) {}";
+  EXPECT_NE(compiled(source, usual_options), nullptr);
+  EXPECT_EQ(compiled(source, {"--gpu-architecture=sm_80"}), nullptr);
+  EXPECT_EQ(compiled(source, {"--gpu-architecture=sm_90", "--fmad=false"}), nullptr);
+  EXPECT_EQ(compiled("#include <math.h>\n" + source, usual_options), nullptr);
 }
 
 TEST_F(Emulator, RunsBarriersAndSharedMemory) {
