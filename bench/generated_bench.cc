@@ -89,9 +89,9 @@ constexpr GeneratedCase cases[] = {
     {"roi_align",
      "RoiAlign(f32[1,64,50,50], f32[16,4], i64[16]) {coordinate_transformation_mode=\"half_pixel\", mode=\"avg\", "
      "output_height=7, output_width=7, sampling_ratio=2, spatial_scale=0.25} -> f32[16,64,7,7]"},
-    {"conv_1d",
-     "Conv(f32[1,80,300], const f32[96,80,3], const f32[96]) {dilations=[1], group=1, kernel_shape=[3], pads=[1,1], "
-     "strides=[1]} -> f32[1,96,300]"},
+    {"conv_3d",
+     "Conv(f32[1,16,8,16,16], const f32[16,16,3,3,3], const f32[16]) {dilations=[1,1,1], group=1, "
+     "kernel_shape=[3,3,3], pads=[1,1,1,1,1,1], strides=[1,1,1]} -> f32[1,16,8,16,16]"},
     {"lp_pool",
      "LpPool(f32[1,64,56,56]) {ceil_mode=0, kernel_shape=[2,2], p=2, pads=[0,0,0,0], strides=[2,2]} -> "
      "f32[1,64,28,28]"},

@@ -1,4 +1,4 @@
-"""Thirteen networks as people write them, with operators that have no hand-made kernels, and seeded weights: what
+"""Fourteen networks as people write them, with operators that have no hand-made kernels, and seeded weights: what
 `scripts/compare_onnxruntime --generated` runs. Layers and sizes are those of small networks of their kind.
 
     generated_networks.save("mel", path, batch=8, seed=1)
@@ -204,6 +204,22 @@ def mel(b):
     return b.add("Transpose", bands, perm=[0, 2, 1])
 
 
+def speech(b):
+    """What Whisper tiny begins with, of thirty seconds: 80 mel bands, two convolutions over time, GELU by erf, positions."""
+    bands, width, frames = 80, 384, 3000
+
+    def gelu(x):
+        halves = b.add("Mul", x, b.add("Add", b.add("Erf", b.add("Div", x, b.constant(2 ** 0.5))), b.constant(1)))
+        return b.add("Mul", halves, b.constant(0.5))
+
+    def conv(x, into, stride):
+        weights = b.normal(width, into, 3, scale=(2 / (3 * into)) ** 0.5)
+        return b.add("Conv", x, weights, b.normal(width, scale=0.1), kernel_shape=[3], pads=[1, 1], strides=[stride])
+
+    x = gelu(conv(gelu(conv(b.input(bands, frames), bands, 1)), width, 2))
+    return b.add("Add", b.add("Transpose", x, perm=[0, 2, 1]), b.normal(frames // 2, width))
+
+
 def diffusion(b):
     """A block of a diffusion U-Net: the time's sines, group norms with SiLU, attention over places, nearest neighbours."""
     side, wide = 32, 64
@@ -349,7 +365,7 @@ def rotary(b):
     return b.layer_norm(x, width)
 
 
-NETWORKS = {f.__name__: f for f in (detector, unet, segmenter, recogniser, mel, diffusion, preprocessing, decode, decoder, quantized,
+NETWORKS = {f.__name__: f for f in (detector, unet, segmenter, recogniser, mel, speech, diffusion, preprocessing, decode, decoder, quantized,
                                     gelu_mlp, super_resolution, rotary)}
 
 
