@@ -109,7 +109,8 @@ std::string refuse_gpu_attention(const ComputeDesc& desc) {
 }
 
 // A row is one thread's, which waits for its operands step by step. A few rows of many steps leave the GPU idle for
-// longer than it takes to copy the operands to the host and back.
+// longer than it takes to copy the operands to the host and back. Where that begins was never measured: fewer rows than
+// a warp has threads, and 1024 steps, are a guess.
 std::string refuse_few_rows(const ComputeDesc& desc) {
   constexpr int64_t warp = 32, most_steps = 1024;
   if (!may_fold(desc.op)) return "";
