@@ -13,9 +13,9 @@
 namespace nlsplit::inline compiler {
 namespace {
 
-ExpandedCollective expanded(Collective collective, std::span<const HostId> hosts) {
+ExpandedCollective expanded(Collective collective, const CollectiveCosts& costs) {
   ExpandedCollective made;
-  made.rounds = rounds_of(collective, hosts);
+  made.rounds = rounds_of(collective, costs.hosts, costs.grain);
   made.collective = std::move(collective);
   return made;
 }
@@ -95,7 +95,7 @@ std::map<size_t, size_t> owners_of_single(std::span<const Completed> completed, 
 }
 
 std::vector<Bucket> cut(std::span<const Completed> completed, std::span<const size_t> last, const Reduction& reduction,
-                        const Algorithms& algorithms, std::span<const HostId> hosts) {
+                        const Algorithms& algorithms, const CollectiveCosts& costs) {
   std::vector<Bucket> made;
   std::vector<int64_t> loads(reduction.group.size(), 0);
   std::map<size_t, size_t> owners;
@@ -119,10 +119,10 @@ std::vector<Bucket> cut(std::span<const Completed> completed, std::span<const si
       }
       if (!reduction.keeps_weights) {
         bucket.gather =
-            expanded({CollectiveKind::all_gather, algorithms.gather, reduction.group, reduce.elements}, hosts);
+            expanded({CollectiveKind::all_gather, algorithms.gather, reduction.group, reduce.elements}, costs);
       }
     }
-    bucket.reduce = expanded(std::move(reduce), hosts);
+    bucket.reduce = expanded(std::move(reduce), costs);
     begin = next.end;
     first = i + 1;
   }
@@ -206,7 +206,10 @@ Result<Candidate> candidate(const Lowering& lowering, std::span<const Completed>
     }
     Collective collective{kind, CollectiveAlgorithm::ring, reduction.group, {size}};
     if (!is_whole(kind)) collective.elements.assign(reduction.group.size(), (size + members - 1) / members);
-    return choose_algorithm(collective, times, lowering.exact && adds_up(kind));
+    if (adds_up(kind)) return choose_algorithm(collective, times, lowering.exact);
+    CollectiveCosts of_weights = costs;  // which travel as they are
+    of_weights.element_bytes = 4;
+    return choose_algorithm(collective, of_weights);
   };
   Algorithms algorithms{};
   ASSIGN_OR_RETURN(algorithms.reduce,
@@ -215,7 +218,7 @@ Result<Candidate> candidate(const Lowering& lowering, std::span<const Completed>
     ASSIGN_OR_RETURN(algorithms.gather, algorithm(CollectiveKind::all_gather));
   }
   Candidate made;
-  made.buckets = cut(completed, last, reduction, algorithms, costs.hosts);
+  made.buckets = cut(completed, last, reduction, algorithms, costs);
   std::vector<std::vector<RoundSeconds>> rounds;
   for (const Bucket& bucket : made.buckets) {
     rounds.emplace_back(bucket.reduce.rounds.size(), RoundSeconds{1});  // without costs, as each node

@@ -167,8 +167,8 @@ Stored DeviceBuffers::recomputed(ValueId root) {
   return again->second;
 }
 
-const Stored& DeviceBuffers::copy_of_stage(int stage, ValueId root, int block) {
-  const auto [copy, is_new] = copies_of_stage_.try_emplace({stage, root, block});
+const Stored& DeviceBuffers::copy_of(const Segment& segment, ValueId root, int block) {
+  const auto [copy, is_new] = segment_copies_.try_emplace({segment.stage, segment.phase, root, block});
   if (is_new) {
     const std::string name = unique_name(g_.value(root).name + layout_suffix(block));
     copy->second = {add_open(name, with_block(g_.value(root).type, block), 1), root};
@@ -338,7 +338,7 @@ Stored DeviceBuffers::converted(const Flow& flow) {
     const TensorType type =
         with_block(traveling(value.type, flow.travels_as), layouts_[at(l_.flow_of[flow.root.index()])]);
     const std::string name = unique_name(fmt::format("{}_{}", value.name, name_of(flow.travels_as)));
-    place->second = {add_open(name, type, instances_of(flow)), flow.root};
+    place->second = {add_open(name, type, l_.training == nullptr ? instances_of(flow) : 1), flow.root};
   }
   return place->second;
 }

@@ -48,8 +48,12 @@ class DeviceBuffers {
   BufferId message(const Flow& flow);
   // Where a flow that is converted lies as it travels.
   Stored converted(const Flow& flow);
-  BufferId received(ValueId root) const { return row_major_[root.index()].buffer; }  // in training
-  const Stored& copy_of_stage(int stage, ValueId root, int block);
+  // Where a flow's messages are once they are there; in training.
+  BufferId received(const Flow& flow) const {
+    return l_.is_converted(flow) ? converted_.at(flow.root).buffer : row_major_[flow.root.index()].buffer;
+  }
+  // A segment's own copy of a value, of its stage and phase.
+  const Stored& copy_of(const Segment& segment, ValueId root, int block);
   // A value as itself, given where its root is stored.
   BufferId seen_as(const Stored& stored, ValueId value);
 
@@ -120,7 +124,7 @@ class DeviceBuffers {
   std::vector<Stored> row_major_, blocked_;  // [root value]
   std::map<ValueId, Stored> recomputed_;
   std::map<ValueId, Stored> converted_;
-  std::map<std::tuple<int, ValueId, int>, Stored> copies_of_stage_;  // by stage, root and layout
+  std::map<std::tuple<int, Phase, ValueId, int>, Stored> segment_copies_;  // by stage, phase, root and layout
   std::map<std::pair<BufferId, ValueId>, BufferId> views_;
   std::vector<bool> named_;                              // [value]: a buffer has its name
   std::unordered_set<std::string> made_up_;              // names that are no value's

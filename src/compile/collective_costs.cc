@@ -139,7 +139,7 @@ Result<CollectiveAlgorithm> choose_algorithm(const Collective& collective, Round
     if (in_order && !adds_in_order(algorithm)) continue;
     Collective done = collective;
     done.algorithm = algorithm;
-    const Rounds rounds = rounds_of(done, hosts);
+    const Rounds rounds = rounds_of(done, hosts, times.costs().grain);
     ASSIGN_OR_RETURN(const double seconds, times.of_all(rounds));
     const int64_t memory = std::ranges::max(received_by_members(rounds, hosts.size()));
     fastest = candidates.empty() ? seconds : std::min(fastest, seconds);

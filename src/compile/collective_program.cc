@@ -55,7 +55,11 @@ Program collective_program(Collective collective, std::span<const DeviceId> memb
     Segment& segment = out.segments.emplace_back();
     segment.name = "step0";
     segment.phase = Phase::step;
-    segment.instrs = instructions_of(of_members[m], collective.group, member, places);
+    for (const std::vector<Piece>& round : of_members[m]) {
+      const RoundInstrs instrs = instructions_of(round, collective.group, member, places);
+      segment.instrs.insert(segment.instrs.end(), instrs.begin.begin(), instrs.begin.end());
+      segment.instrs.insert(segment.instrs.end(), instrs.finish.begin(), instrs.finish.end());
+    }
     for (Instr& instr : segment.instrs) instr.collective = 0;
     if (!segment.instrs.empty()) segment.collectives.push_back(collective);
     if (native && !segment.instrs.empty()) segment.collectives[0].native = {places.value, places.result};

@@ -37,10 +37,12 @@ class Shares {
   explicit Shares(const std::vector<int64_t>& sizes) : begins_{0} {
     for (const int64_t size : sizes) begins_.push_back(begins_.back() + size);
   }
-  static Shares equal(int64_t elements, int count) {
-    std::vector<int64_t> sizes;
-    for (int64_t k = 0; k < count; ++k) sizes.push_back((k + 1) * elements / count - k * elements / count);
-    return Shares(sizes);
+  // Each begins at a multiple of `grain`.
+  static Shares equal(int64_t elements, int count, int64_t grain) {
+    Shares shares(std::vector<int64_t>{});
+    for (int64_t k = 1; k < count; ++k) shares.begins_.push_back(k * elements / count / grain * grain);
+    shares.begins_.push_back(elements);
+    return shares;
   }
   int count() const { return static_cast<int>(begins_.size()) - 1; }
   Range all() const { return {0, begins_.back()}; }
@@ -145,11 +147,12 @@ void add_stand_ins(Rounds& rounds, int members, bool back, bool adds, const Rang
 
 class Maker {
  public:
-  Maker(const Collective& collective, std::span<const HostId> hosts)
+  Maker(const Collective& collective, std::span<const HostId> hosts, int64_t grain)
       : c_(collective),
+        grain_(grain),
         n_(static_cast<int>(hosts.size())),
         whole_{0, value_elements(collective)},
-        shares_(is_whole(collective.kind) ? Shares::equal(whole_.end, n_) : Shares(collective.elements)) {
+        shares_(is_whole(collective.kind) ? Shares::equal(whole_.end, n_, grain) : Shares(collective.elements)) {
     all_.resize(hosts.size());
     std::iota(all_.begin(), all_.end(), 0);
     std::map<HostId, size_t> number;
@@ -200,8 +203,8 @@ class Maker {
     };
   }
   // In a ring the sum of the k-th of n parts begins at member k, and ends at the one before it.
-  static std::vector<Ranges> parts_of_ring(int64_t elements, int n) {
-    std::vector<Ranges> owned = Shares::equal(elements, n).each();
+  std::vector<Ranges> parts_of_ring(int n) const {
+    std::vector<Ranges> owned = Shares::equal(whole_.end, n, grain_).each();
     std::rotate(owned.begin(), owned.begin() + 1, owned.end());
     return owned;
   }
@@ -244,13 +247,13 @@ class Maker {
     const int power = power_in(n_);
     switch (c_.algorithm) {
       case CollectiveAlgorithm::ring: {
-        const std::vector<Ranges> owned = parts_of_ring(whole_.end, n_);
+        const std::vector<Ranges> owned = parts_of_ring(n_);
         add_ring_sums(rounds_, all_, owned);
         add_ring_copies(rounds_, all_, owned);
         break;
       }
       case CollectiveAlgorithm::halving: {
-        const Shares equal = Shares::equal(whole_.end, power);
+        const Shares equal = Shares::equal(whole_.end, power, grain_);
         add_stand_ins(rounds_, n_, false, true, everything());
         add_halving_sums(rounds_, power, parts_of(equal));
         add_doubling_copies(rounds_, power, parts_of(equal));
@@ -274,7 +277,7 @@ class Maker {
         add_tree(rounds_, all_, whole_, true);
         break;
       case CollectiveAlgorithm::two_level: {
-        const std::vector<Ranges> owned = parts_of_ring(whole_.end, count_of(firsts_));
+        const std::vector<Ranges> owned = parts_of_ring(count_of(firsts_));
         add_host_trees(false);
         add_ring_sums(rounds_, firsts_, owned);
         add_ring_copies(rounds_, firsts_, owned);
@@ -362,7 +365,7 @@ class Maker {
         break;
       }
       case CollectiveAlgorithm::halving: {
-        const Shares equal = Shares::equal(whole_.end, power_in(n_));
+        const Shares equal = Shares::equal(whole_.end, power_in(n_), grain_);
         add_halving_scatter(rounds_, power_in(n_), parts_of(equal));
         add_doubling_copies(rounds_, power_in(n_), parts_of(equal));
         add_stand_ins(rounds_, n_, true, false, everything());
@@ -388,6 +391,7 @@ class Maker {
   [[noreturn]] static void wrong() { CHECK(false, "an algorithm of another collective"); }
 
   const Collective& c_;
+  int64_t grain_;
   int n_;
   Range whole_;
   Shares shares_;
@@ -399,8 +403,8 @@ class Maker {
 
 }  // namespace
 
-Rounds rounds_of(const Collective& collective, std::span<const HostId> hosts) {
-  return Maker(collective, hosts).make();
+Rounds rounds_of(const Collective& collective, std::span<const HostId> hosts, int64_t grain) {
+  return Maker(collective, hosts, grain).make();
 }
 
 std::vector<Rounds> rounds_of_members(const Rounds& rounds, size_t members) {

@@ -22,7 +22,8 @@ struct Piece {
 };
 using Rounds = std::vector<std::vector<Piece>>;
 
-// hosts: of each member. Pieces of no elements are left out, and so are rounds of none.
+// hosts: of each member. grain: shares of a whole value begin at multiples of so many elements. Pieces of no elements
+// are left out, and so are rounds of none.
 //   ring       Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009. A
 //              broadcast: the first member gives everybody a share, then a ring of those (van de Geijn)
 //   halving, doubling
@@ -31,7 +32,7 @@ using Rounds = std::vector<std::vector<Piece>>;
 //              it: in one round more before, and one behind
 //   two_level  a share's members are those of one host
 // A member's result of an all-to-all is its share of each member's value, in their order.
-Rounds rounds_of(const Collective& collective, std::span<const HostId> hosts);
+Rounds rounds_of(const Collective& collective, std::span<const HostId> hosts, int64_t grain = 1);
 
 // [member]: the pieces that it sends or receives.
 std::vector<Rounds> rounds_of_members(const Rounds& rounds, size_t members);

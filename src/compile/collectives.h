@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "compile/collective_rounds.h"
+#include "graph/memory.h"
 #include "program/program.h"
 
 namespace nlsplit::inline compiler {
@@ -14,10 +15,28 @@ struct CollectivePlaces {
   Operand result;     // of an all-to-all; of all others the value itself
   BufferId received;  // of received_elements()
   int tag = 0;
+  // Messages of a type of fewer bits than the value's: of message_room(). A member rounds what it sends in its own value
+  // too, so that all members end with the same bits. The rounds have a grain of `converted_grain`.
+  BufferId outgoing = {}, incoming = {};
 };
 
-// rounds: the member's, or all. group: devices, by member. The terms of a sum stand in the order of the members.
-std::vector<Instr> instructions_of(const Rounds& rounds, std::span<const int> group, int member,
-                                   const CollectivePlaces& places);
+// Elements of f32: conversions write to aligned places (graph/memory.h).
+inline constexpr int64_t converted_grain = arena_alignment / 4;
+
+// A conversion is a `compute` without a desc: its caller knows the kernel.
+struct RoundInstrs {
+  std::vector<Instr> begin;   // conversions of what is sent, and the messages
+  std::vector<Instr> finish;  // when what is received is there: conversions of it, and the sums
+};
+
+// round: the member's pieces, or all. group: devices, by member. The terms of a sum stand in the order of the members.
+RoundInstrs instructions_of(const std::vector<Piece>& round, std::span<const int> group, int member,
+                            const CollectivePlaces& places);
+
+// Elements that messages of another type take on their way in a round of a member.
+struct MessageRoom {
+  int64_t outgoing = 0, incoming = 0;
+};
+MessageRoom message_room(const Rounds& rounds, int member);
 
 }  // namespace nlsplit::inline compiler

@@ -79,6 +79,12 @@ Promise promise_of_messages(const Lowering& lowering) {
       }
     }
   }
+  const auto is_reduced = [](const Reduction& reduction) { return !reduction.buckets.empty(); };
+  if (promise.tolerance == 0 && std::ranges::any_of(lowering.reductions, is_reduced)) {
+    const DType type = coarser(lowering.cluster->messages, coarsest_type(lowering.graph->graph));
+    promise = {rounding_tolerance(type),
+               fmt::format("gradients travel between replicas as {}", name_of(lowering.cluster->messages))};
+  }
   return promise;
 }
 
@@ -107,9 +113,14 @@ Result<Compiled> compile(const KernelGraph& graph, const Plan& plan, const Clust
   lowering.native = options.native;
   SplitPlan split;
   if (has_splits(plan)) {
-    if (graph.training)
+    if (graph.training) {
       RETURN_IF_ERROR(
           check_split_training(graph.graph, graph.training->options.batch_norm, options.zero, options.exact));
+      // A shard keeps its own part of a sum unrounded, so weights that all shards have would drift apart.
+      if (cluster.messages != DType::f32)
+        return unsupported(fmt::format("messages in {}: a training step that is split inside layers sends float32",
+                                       name_of(cluster.messages)));
+    }
     ASSIGN_OR_RETURN(split, expanded(graph, plan, cluster, costs));
     lowering.network = &split.kernels;
     lowering.plan = &split.plan;

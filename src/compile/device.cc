@@ -70,8 +70,8 @@ InstanceRules DeviceWriter::instance_rules() const {
     InstanceRules::SlotTime& of = rules.slots.emplace_back();
     of.time = training ? slots[i].time : static_cast<double>(i);
     for (size_t r = 0; training && r < slots[i].recvs.size(); ++r) {
-      const ValueId root = l_.flows[at(slots[i].recvs[r].flow)].root;
-      of.arrivals.emplace_back(buffers_.received(root), slots[i].received_at[r]);
+      const Flow& flow = l_.flows[at(slots[i].recvs[r].flow)];
+      of.arrivals.emplace_back(buffers_.received(flow), slots[i].received_at[r]);
     }
   }
   return rules;

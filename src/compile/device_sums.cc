@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "compile/collectives.h"
 #include "compile/device_writer.h"
 #include "compile/gathers.h"
 
@@ -25,35 +24,29 @@ void DeviceWriter::take_turn(Segment& segment, int stage, const ReductionTurn& t
   const Bucket& bucket = reduction.buckets[turn.bucket];
   const auto member = std::ranges::find(reduction.group, d_) - reduction.group.begin();
   const Rounds& rounds = bucket.reduce.of_members[at(member)];
-  const Operand gradients = reduction.keeps_share
-                                ? buffers_.in_bucket_buffer(stage, turn.bucket)
-                                : Operand{buffers_.gradients(stage).buffer, bucket.begin, bucket.end()};
   reduced_.try_emplace(stage, reduction.buckets.size());
   Reduced& here = reduced_[stage][turn.bucket];
   if (turn.round == 0) {
     here.collective = static_cast<int>(segment.collectives.size());
+    here.places = places_of(stage, turn.bucket);
     segment.collectives.push_back(bucket.reduce.collective);
-    if (l_.native) segment.collectives.back().native = {gradients, gradients};
-    const std::string suffix = turn.bucket == 0 ? "" : fmt::format("_{}", turn.bucket);
-    const int64_t elements = received_elements(rounds, static_cast<int>(member));
-    if (elements > 0 && reduction.keeps_share)
-      here.received = received_in(stage, bucket_buffer_of(turn.bucket));
-    else if (elements > 0)
-      here.received = buffers_.add_message(fmt::format("received_{}{}", stage, suffix), {DType::f32, {elements}});
+    if (l_.native) segment.collectives.back().native = {here.places.value, here.places.result};
   }
-  const int tag = static_cast<int>(l_.flows.size()) + stage;
-  const auto of_round = [&](size_t round, bool adds) {
-    const Rounds one = {rounds[round]};
-    const CollectivePlaces places{gradients, gradients, here.received, tag};
-    std::vector<Instr> instrs = instructions_of(one, reduction.group, static_cast<int>(member), places);
-    const auto sums = std::ranges::find(instrs, Opcode::reduce, &Instr::opcode);
-    for (auto i = adds ? sums : instrs.begin(); i != (adds ? instrs.end() : sums); ++i) {
-      i->collective = here.collective;
-      emit(segment, std::move(*i));
+  const auto emit_all = [&](std::vector<Instr> instrs) {
+    for (Instr& instr : instrs) {
+      if (instr.opcode == Opcode::compute) {
+        emit_cast(segment, fmt::format("gradients of bucket {}", turn.bucket), instr.reads[0], instr.writes[0]);
+      } else {
+        instr.collective = here.collective;
+        emit(segment, std::move(instr));
+      }
     }
   };
-  if (turn.round > 0) of_round(turn.round - 1, true);
-  if (turn.round < rounds.size()) of_round(turn.round, false);
+  const auto of_round = [&](size_t round) {
+    return instructions_of(rounds[round], reduction.group, static_cast<int>(member), here.places);
+  };
+  if (turn.round > 0) emit_all(of_round(turn.round - 1).finish);
+  if (turn.round < rounds.size()) emit_all(of_round(turn.round).begin);
   if (turn.round == rounds.size() && reduction.keeps_share) keep_share(segment, stage, turn.bucket);
 }
 
@@ -92,15 +85,39 @@ void DeviceWriter::free_bucket_buffer(Segment& segment, size_t n, std::vector<Re
   std::erase_if(turns, had_it);
 }
 
-BufferId DeviceWriter::received_in(int stage, size_t bucket_buffer) {
-  BufferId& buffer = received_[{stage, bucket_buffer}];
-  if (buffer.valid()) return buffer;
+CollectivePlaces DeviceWriter::places_of(int stage, size_t bucket) {
   const Reduction& reduction = l_.reductions[at(stage)];
-  const size_t member = l_.member_of(stage, d_);
-  int64_t most = 0;
-  for (size_t b = bucket_buffer; b < reduction.buckets.size(); b += bucket_buffers)
-    most = std::max(most, received_elements(reduction.buckets[b].reduce.of_members[member], static_cast<int>(member)));
-  return buffer = buffers_.add_message(fmt::format("received_{}_{}", stage, bucket_buffer), {DType::f32, {most}});
+  const size_t number = reduction.keeps_share ? bucket_buffer_of(bucket) : bucket;
+  const size_t next = reduction.keeps_share ? bucket_buffers : reduction.buckets.size();
+  const auto [known, is_new] = reduce_places_.try_emplace({stage, number});
+  CollectivePlaces& places = known->second;
+  const Bucket& of = reduction.buckets[bucket];
+  places.value = places.result = reduction.keeps_share
+                                     ? buffers_.in_bucket_buffer(stage, bucket)
+                                     : Operand{buffers_.gradients(stage).buffer, of.begin, of.end()};
+  if (!is_new) return places;
+  places.tag = static_cast<int>(l_.flows.size()) + stage;
+  const auto member = static_cast<int>(l_.member_of(stage, d_));
+  int64_t received = 0;
+  MessageRoom room;
+  for (size_t b = number; b < reduction.buckets.size(); b += next) {
+    const Rounds& rounds = reduction.buckets[b].reduce.of_members[at(member)];
+    received = std::max(received, received_elements(rounds, member));
+    const MessageRoom one = message_room(rounds, member);
+    room.outgoing = std::max(room.outgoing, one.outgoing);
+    room.incoming = std::max(room.incoming, one.incoming);
+  }
+  const std::string suffix = number == 0 && !reduction.keeps_share ? "" : fmt::format("_{}", number);
+  const auto add = [&](std::string_view name, DType type, int64_t elements) {
+    return elements == 0 ? BufferId()
+                         : buffers_.add_message(fmt::format("{}_{}{}", name, stage, suffix), {type, {elements}});
+  };
+  places.received = add("received", DType::f32, received);
+  if (const DType type = l_.cluster->messages; type != DType::f32) {
+    places.outgoing = add("outgoing", type, room.outgoing);
+    places.incoming = add("incoming", type, room.incoming);
+  }
+  return places;
 }
 
 void DeviceWriter::keep_share(Segment& segment, int stage, size_t bucket) {
@@ -137,9 +154,16 @@ void DeviceWriter::emit_collective(Segment& segment, const ExpandedCollective& o
   const std::vector<int>& group = of.collective.group;
   const auto member = static_cast<size_t>(std::ranges::find(group, d_) - group.begin());
   const CollectivePlaces places{value, value, {}, tag};
-  for (Instr& instr : instructions_of(of.of_members[member], group, static_cast<int>(member), places)) {
-    instr.collective = static_cast<int>(segment.collectives.size());
-    emit(segment, std::move(instr));
+  const auto emit_all = [&](std::vector<Instr> instrs) {
+    for (Instr& instr : instrs) {
+      instr.collective = static_cast<int>(segment.collectives.size());
+      emit(segment, std::move(instr));
+    }
+  };
+  for (const std::vector<Piece>& round : of.of_members[member]) {
+    RoundInstrs instrs = instructions_of(round, group, static_cast<int>(member), places);
+    emit_all(std::move(instrs.begin));
+    emit_all(std::move(instrs.finish));
   }
   segment.collectives.push_back(of.collective);
   if (l_.native) segment.collectives.back().native = {value, value};

@@ -39,20 +39,25 @@ void DeviceWriter::emit_reorder(Segment& segment, ValueId root, const Stored& fr
 }
 
 void DeviceWriter::emit_cast(Segment& segment, ValueId root, BufferId from, BufferId to) {
+  emit_cast(segment, g_.value(root).name, {from}, {to});
+}
+
+void DeviceWriter::emit_cast(Segment& segment, const std::string& name, const Operand& from, const Operand& to) {
   ComputeDesc desc;
   desc.op = Op::Cast;
-  desc.attrs = {{"to", std::string(name_of(out_.buffer(to).type.dtype))}};
-  desc.inputs = {out_.buffer(from).type};
-  desc.outputs = {out_.buffer(to).type};
+  desc.inputs = {type_of(out_, from)};
+  desc.outputs = {type_of(out_, to)};
+  const std::string_view type = name_of(desc.outputs[0].dtype);
+  desc.attrs = {{"to", std::string(type)}};
   desc.kernel = choose_kernel(desc, out_.level).value();
   Instr instr;
   instr.opcode = Opcode::compute;
   instr.desc = intern_desc(program_, desc);
-  instr.reads = {{from}};
-  instr.writes = {{to}};
+  instr.reads = {from};
+  instr.writes = {to};
   if (const Bytes workspace = workspace_of(desc, out_.cores); workspace.value() > 0)
     instr.workspace = {buffers_.workspace(workspace)};
-  instr.label = fmt::format("{} {}", g_.value(root).name, name_of(desc.outputs[0].dtype));
+  instr.label = fmt::format("{} {}", name, type);
   emit(segment, std::move(instr));
 }
 
@@ -88,7 +93,7 @@ Stored DeviceWriter::wanted(Segment& segment, ValueId root, int block) {
       there.set(0);
       (void)buffers_.storage(root, 0, root);
     } else if (d_ == l_.source && graph_.is_input_part(root)) {
-      emit(segment, cut_input(root, buffers_.copy_of_stage(segment.stage, root, 0)));
+      emit(segment, cut_input(root, buffers_.copy_of(segment, root, 0)));
       there.set(0);
       there.copies = 1;
     } else {
@@ -99,7 +104,7 @@ Stored DeviceWriter::wanted(Segment& segment, ValueId root, int block) {
       if (!l_.is_converted(flow)) {
         (void)buffers_.message(flow);
       } else if (l_.is_sent_to(flow, segment.stage, micro_batch_)) {
-        const Stored& copy = buffers_.copy_of_stage(segment.stage, root, as_sent);
+        const Stored& copy = buffers_.copy_of(segment, root, as_sent);
         emit_cast(segment, root, buffers_.converted(flow).buffer, copy.buffer);
         there.copies = as_sent == 0 ? 1 : 2;
       } else {
@@ -108,12 +113,12 @@ Stored DeviceWriter::wanted(Segment& segment, ValueId root, int block) {
     }
   }
   const auto stored = [&](int in_block) {
-    return there.copied(in_block) ? buffers_.copy_of_stage(segment.stage, root, in_block)
+    return there.copied(in_block) ? buffers_.copy_of(segment, root, in_block)
                                   : buffers_.place_of(root, in_block);
   };
   if (there.has(block)) return stored(block);
   const int have = block == 0 ? static_cast<int>(vector_width(out_.level.isa)) : 0;
-  const Stored copy = buffers_.copy_of_stage(segment.stage, root, block);
+  const Stored copy = buffers_.copy_of(segment, root, block);
   emit_reorder(segment, root, stored(have), have, copy, block);
   there.set(block);
   there.copies |= block == 0 ? 1 : 2;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "compile/buffers.h"
+#include "compile/collectives.h"
 #include "compile/instances.h"
 #include "compile/lowering.h"
 #include "compile/shares.h"
@@ -47,7 +48,7 @@ class DeviceWriter {
   };
   struct Reduced {
     int collective = -1;  // of the segment
-    BufferId received;
+    CollectivePlaces places;
   };
 
   // ---- device.cc: segments
@@ -92,6 +93,7 @@ class DeviceWriter {
   void emit_reorder(Segment& segment, ValueId root, const Stored& from, int from_block, const Stored& to, int to_block);
   // The same values in another element type.
   void emit_cast(Segment& segment, ValueId root, BufferId from, BufferId to);
+  void emit_cast(Segment& segment, const std::string& name, const Operand& from, const Operand& to);
   // Of what the segment has made: once, however many devices it is sent to.
   void convert(Segment& segment, const Flow& flow);
   // A part of an input, taken out of it.
@@ -124,8 +126,8 @@ class DeviceWriter {
   std::optional<size_t> bucket_written_by(size_t n) const;
   // What a bucket buffer had before is reduced, and kept, before a node writes there.
   void free_bucket_buffer(Segment& segment, size_t n, std::vector<ReductionTurn>& turns);
-  // What arrives of the buckets of a buffer, to be added.
-  BufferId received_in(int stage, size_t bucket_buffer);
+  // Where a bucket's gradients lie, and what its messages take. Buckets of one bucket buffer share all.
+  CollectivePlaces places_of(int stage, size_t bucket);
   // The device's share of a reduced bucket is added to that of the micro-batches before.
   void keep_share(Segment& segment, int stage, size_t bucket);
   // Where replicas keep shares of weights: gathers a group, and all that have room before a node (`gathered`: the first
@@ -170,8 +172,8 @@ class DeviceWriter {
   int64_t moment_ = 0;
   std::vector<Variant> variants_;
   std::vector<int> begun_;                               // stages whose sums have begun
-  std::map<int, std::vector<Reduced>> reduced_;          // [stage][bucket]
-  std::map<std::pair<int, size_t>, BufferId> received_;  // by stage and bucket buffer
+  std::map<int, std::vector<Reduced>> reduced_;  // [stage][bucket]
+  std::map<std::pair<int, size_t>, CollectivePlaces> reduce_places_;  // by stage, and bucket or bucket buffer
 };
 
 }  // namespace nlsplit::inline compiler

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "compile/collective_costs.h"
+#include "compile/collectives.h"
 #include "compile/lowering.h"
 #include "graph/memory.h"
 
@@ -140,6 +141,15 @@ std::optional<ValueId> weight_in_parts(const Lowering& lowering, int stage) {
   return std::nullopt;
 }
 
+// Of gradients that replicas reduce in messages of another type.
+Status check_converted(const Lowering& lowering) {
+  const std::string_view type = name_of(lowering.cluster->messages);
+  if (lowering.native)
+    return unsupported(fmt::format("messages in {}: the transport's own collectives add up f32", type));
+  if (lowering.exact) return unsupported(fmt::format("messages in {}: sums of gradients are not exact", type));
+  return ok_status();
+}
+
 }  // namespace
 
 Status choose_reductions(Lowering& lowering) {
@@ -178,6 +188,11 @@ Status choose_reductions(Lowering& lowering) {
       hosts.push_back(lowering.cluster->device(members.back()).host);
     }
     CollectiveCosts costs{hosts, *lowering.cluster, element_bytes};
+    if (const DType messages = lowering.cluster->messages; messages != DType::f32) {
+      RETURN_IF_ERROR(check_converted(lowering));
+      costs.element_bytes = size_of(messages, 1);
+      costs.grain = converted_grain;
+    }
     costs.sum = sums_by(lowering.costs, members);
     ASSIGN_OR_RETURN(const std::vector<BackwardTime> backward, backward_times(lowering, static_cast<int>(s)));
     RETURN_IF_ERROR(choose_buckets(lowering, completed, backward, costs, reduction));

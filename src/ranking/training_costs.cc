@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "cost/messages.h"
 #include "graph/optimizer.h"
 #include "partition/score.h"
 
@@ -58,7 +59,8 @@ void add_parts(const Training& training, const std::vector<double>& seconds, siz
   }
 }
 
-void add_bytes(const KernelGraph& graph, StepCosts& parts) {
+// messages: as what gradients travel.
+void add_bytes(const KernelGraph& graph, DType messages, StepCosts& parts) {
   const Training& training = *graph.training;
   parts.trained.assign(graph.graph.values.size(), false);
   for (const ValueId weight : training.nodes.trained) parts.trained[weight.index()] = true;
@@ -68,7 +70,7 @@ void add_bytes(const KernelGraph& graph, StepCosts& parts) {
     for (const ValueId read : reads_of(node)) {
       if (!parts.trained[read.index()] || seen[read.index()]) continue;
       seen[read.index()] = true;
-      sum += static_cast<double>(size_of(graph.graph.value(read).type).value());
+      sum += static_cast<double>(size_of(traveling(graph.graph.value(read).type, messages)).value());
     }
   }
   parts.held_bytes = 2 + static_cast<double>(state_names(training.options.optimizer).size());
@@ -110,7 +112,7 @@ Result<SearchCosts> training_search_costs(const KernelGraph& graph, int micro_ba
     for (size_t n = 0; n < seconds.size(); ++n) seconds[n] += parts.inputs[d][n] + parts.weights[d][n];
   }
   result.cut_bytes.assign(g.nodes.size() + 1, 0);
-  for (const Crossing& crossing : find_crossings(g, DType::f32)) {
+  for (const Crossing& crossing : find_crossings(g, cluster.messages)) {
     if (crossing.made < 0) {
       result.input_bytes += crossing.bytes;
       continue;
@@ -120,7 +122,7 @@ Result<SearchCosts> training_search_costs(const KernelGraph& graph, int micro_ba
       result.cut_bytes[i] += 2 * crossing.bytes;  // there, and its gradient back
   }
   result.cut_bytes.front() = result.input_bytes;
-  add_bytes(graph, parts);
+  add_bytes(graph, cluster.messages, parts);
   result.step = std::make_shared<const StepCosts>(std::move(parts));
   return result;
 }

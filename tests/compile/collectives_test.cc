@@ -188,7 +188,12 @@ TEST(Collectives, InstructionsOfOneMember) {
   const Rounds rounds = all_reduce(direct, hosts_of(3, 1), 6);
   const std::vector<int> group = {5, 6, 7};
   const Operand value{BufferId(0), 10, 16};
-  const std::vector<Instr> instrs = instructions_of(rounds, group, 1, {value, value, BufferId(1), 9});
+  std::vector<Instr> instrs;
+  for (const std::vector<Piece>& round : rounds) {
+    const RoundInstrs made = instructions_of(round, group, 1, {value, value, BufferId(1), 9});
+    instrs.insert(instrs.end(), made.begin.begin(), made.begin.end());
+    instrs.insert(instrs.end(), made.finish.begin(), made.finish.end());
+  }
   ASSERT_EQ(instrs.size(), 9u);
   EXPECT_EQ(received_elements(rounds, 1), 4);
   EXPECT_EQ(instrs[0].peer, 5);
@@ -198,6 +203,59 @@ TEST(Collectives, InstructionsOfOneMember) {
   EXPECT_EQ(sum.opcode, Opcode::reduce);
   EXPECT_EQ(sum.reads, (std::vector<Operand>{{BufferId(1), 0, 2}, {BufferId(0), 12, 14}, {BufferId(1), 2, 4}}));
   EXPECT_EQ(sum.writes, (std::vector<Operand>{{BufferId(0), 12, 14}}));
+}
+
+// Three members, each with 96 elements in shares of 32.
+TEST(Collectives, ConvertedMessagesRoundWhatTheyLeaveBehind) {
+  Collective collective = collective_of(CollectiveKind::all_reduce, direct, 3, {96});
+  const Rounds rounds = rounds_of(collective, hosts_of(3, 1), converted_grain);
+  const MessageRoom room = message_room(rounds, 1);
+  EXPECT_EQ(room.outgoing, 64);
+  EXPECT_EQ(room.incoming, 64);
+  const Operand value{BufferId(0), 0, 96};
+  const CollectivePlaces places{value, value, BufferId(1), 9, BufferId(2), BufferId(3)};
+  const std::vector<int> group = {5, 6, 7};
+  const RoundInstrs sums = instructions_of(rounds[0], group, 1, places);
+  const auto expect = [](const Instr& instr, Opcode opcode, const Operand& read, const Operand& written) {
+    EXPECT_EQ(instr.opcode, opcode);
+    if (opcode != Opcode::recv) EXPECT_EQ(instr.reads[0], read);
+    if (opcode != Opcode::send) EXPECT_EQ(instr.writes[0], written);
+  };
+  ASSERT_EQ(sums.begin.size(), 8u);
+  expect(sums.begin[0], Opcode::compute, {BufferId(0), 0, 32}, {BufferId(2), 0, 32});
+  expect(sums.begin[1], Opcode::compute, {BufferId(0), 64, 96}, {BufferId(2), 32, 64});
+  expect(sums.begin[2], Opcode::send, {BufferId(2), 0, 32}, {});
+  expect(sums.begin[3], Opcode::send, {BufferId(2), 32, 64}, {});
+  expect(sums.begin[4], Opcode::compute, {BufferId(2), 0, 32}, {BufferId(0), 0, 32});
+  expect(sums.begin[5], Opcode::compute, {BufferId(2), 32, 64}, {BufferId(0), 64, 96});
+  expect(sums.begin[6], Opcode::recv, {}, {BufferId(3), 0, 32});
+  expect(sums.begin[7], Opcode::recv, {}, {BufferId(3), 32, 64});
+  ASSERT_EQ(sums.finish.size(), 3u);
+  expect(sums.finish[0], Opcode::compute, {BufferId(3), 0, 32}, {BufferId(1), 0, 32});
+  expect(sums.finish[1], Opcode::compute, {BufferId(3), 32, 64}, {BufferId(1), 32, 64});
+  EXPECT_EQ(sums.finish[2].opcode, Opcode::reduce);
+  const RoundInstrs copies = instructions_of(rounds[1], group, 1, places);  // one conversion for both messages
+  ASSERT_EQ(copies.begin.size(), 6u);
+  expect(copies.begin[0], Opcode::compute, {BufferId(0), 32, 64}, {BufferId(2), 0, 32});
+  ASSERT_EQ(copies.finish.size(), 2u);
+  expect(copies.finish[0], Opcode::compute, {BufferId(3), 0, 32}, {BufferId(0), 0, 32});
+}
+
+TEST(Collectives, SharesBeginAtMultiplesOfTheGrain) {
+  for (const CollectiveAlgorithm algorithm : algorithms_of(CollectiveKind::all_reduce)) {
+    for (int members = 2; members <= 9; ++members) {
+      const Collective collective = collective_of(CollectiveKind::all_reduce, algorithm, members, {208});
+      const Rounds rounds = rounds_of(collective, hosts_of(members, 2), converted_grain);
+      for (const std::vector<Piece>& round : rounds) {
+        for (const Piece& piece : round) {
+          EXPECT_EQ(piece.begin % converted_grain, 0) << name_of(algorithm) << " of " << members;
+          EXPECT_EQ(piece.end % converted_grain, 0) << name_of(algorithm) << " of " << members;
+        }
+      }
+      const auto values = carried_out(rounds, members, 208);
+      for (int m = 1; m < members; ++m) EXPECT_EQ(values[at(m)], values[0]) << name_of(algorithm);
+    }
+  }
 }
 
 // A star of hosts: every link has the bandwidth (B/s) and latency (s), from a host to the switch.

@@ -171,18 +171,64 @@ TEST(Messages, GpusConvertThemByTheirOwnKernel) {
                                                      KernelId(KernelName::cast, Isa::v3)));
 }
 
-TEST(Messages, TrainingIsRefused) {
-  const KernelGraph kernels = value_of(choose_kernels(testing::layers(2, 2, 8), {Isa::v3}, {}, TrainingOptions{}));
+struct TrainingCase {
+  KernelGraph kernels = value_of(choose_kernels(testing::layers(2, 2, 8), {Isa::v3}, {}, TrainingOptions{}));
   Cluster cluster = star(2);
-  cluster.messages = DType::f16;
   Plan plan;
-  plan.micro_batches = 2;
-  plan.schedule = "1f1b";
-  const size_t nodes = kernels.graph.nodes.size();
-  plan.stages = {{0, nodes / 2, {DeviceId(0)}}, {nodes / 2, nodes, {DeviceId(1)}}};
-  const auto compiled = compile(kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr);
-  ASSERT_FALSE(compiled.ok());
-  EXPECT_THAT(compiled.error().message, HasSubstr("messages in f16 are for inference"));
+  CompileOptions options;
+
+  explicit TrainingCase(DType messages) {
+    cluster.messages = messages;
+    plan.micro_batches = 2;
+    plan.schedule = "1f1b";
+    const size_t nodes = kernels.graph.nodes.size();
+    plan.stages = {{0, nodes / 2, {DeviceId(0)}}, {nodes / 2, nodes, {DeviceId(1)}}};
+  }
+  void replicate() { plan.stages = {{0, kernels.graph.nodes.size(), {DeviceId(0), DeviceId(1)}}}; }
+  Result<Compiled> compiled() const { return compile(kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr, options); }
+};
+
+TEST(Messages, TrainingTakesNoFormatOfAShorterRange) {
+  for (const DType messages : {DType::f16, DType::q8_0}) {
+    const auto compiled = TrainingCase(messages).compiled();
+    ASSERT_FALSE(compiled.ok());
+    EXPECT_THAT(compiled.error().message, HasSubstr("are for inference"));
+  }
+}
+
+// A gradient of a layer's weights crosses between replicas with 2 B an element each way, whatever the padding.
+TEST(Messages, ReplicasReduceInBfloat16) {
+  TrainingCase plain(DType::f32), half(DType::bf16);
+  plain.replicate();
+  half.replicate();
+  const Compiled in_f32 = value_of(plain.compiled()), in_bf16 = value_of(half.compiled());
+  const auto sent = [](const Program& program, size_t d) {
+    int64_t sum = 0;
+    for (const Segment& segment : program.devices[d].segments) {
+      for (const Instr& instr : segment.instrs) {
+        if (instr.opcode == Opcode::send && instr.collective >= 0)
+          sum += bytes_of(program.devices[d], instr.reads[0]).value();
+      }
+    }
+    return sum;
+  };
+  for (const size_t d : {size_t{0}, size_t{1}}) {
+    EXPECT_GT(sent(in_f32.program, d), 0);
+    EXPECT_EQ(2 * sent(in_bf16.program, d), sent(in_f32.program, d));
+  }
+  EXPECT_EQ(in_f32.promise.tolerance, 0);
+  EXPECT_GT(in_bf16.promise.tolerance, 0);
+  EXPECT_EQ(in_bf16.promise.why, "gradients travel between replicas as bf16");
+}
+
+TEST(Messages, ReplicasThatReduceInBfloat16HaveNeitherExactNorNativeSums) {
+  TrainingCase exact(DType::bf16), native(DType::bf16);
+  exact.replicate();
+  exact.options.exact = true;
+  native.replicate();
+  native.options.native = true;
+  EXPECT_THAT(exact.compiled().error().message, HasSubstr("messages in bf16: sums of gradients are not exact"));
+  EXPECT_THAT(native.compiled().error().message, HasSubstr("messages in bf16: the transport's own collectives"));
 }
 
 }  // namespace

@@ -174,6 +174,93 @@ TEST(TrainingResults, ExactSumsDependOnNeitherCutsNorSchedules) {
   EXPECT_GT(refused, 0) << "some schedule adds in another order, or decides while it runs";
 }
 
+// Three products with tanh between them: smooth, so that a rounding has an effect of its own size.
+Lesson smooth_lesson(int micro_batches, std::mt19937& random) {
+  constexpr int64_t width = 24;
+  Lesson lesson;
+  GraphBuilder g("smooth");
+  ValueId value = g.input("x", {DType::f32, {1, width}});
+  for (int i = 0; i < 3; ++i) {
+    const TensorType type{DType::f32, {width, width}};
+    const ValueId w =
+        g.weight(fmt::format("w{}", i), type, lesson.weights.add_bytes(type, random_bytes(type, 0, random)));
+    value = g.add(Op::MatMul, fmt::format("product{}", i), {value, w}, {}).value();
+    value = g.add(Op::Tanh, fmt::format("tanh{}", i), {value}, {}).value();
+  }
+  g.output(value);
+  lesson.network = std::move(g).finish();
+  lesson.options.micro_batches = micro_batches;
+  lesson.options.settings.rate = RateSchedule{1};
+  return lesson;
+}
+
+double relative_error(const std::vector<float>& found, const std::vector<float>& wanted) {
+  double error = 0, size = 0;
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    error += std::pow(static_cast<double>(found.at(i)) - static_cast<double>(wanted[i]), 2);
+    size += std::pow(static_cast<double>(wanted[i]), 2);
+  }
+  return std::sqrt(error / size);
+}
+
+int64_t bytes_sent(const Program& program) {
+  int64_t sum = 0;
+  for (const DeviceProgram& device : program.devices) {
+    for (const Slot& slot : device.order) {
+      for (const Instr& instr : device.segments[static_cast<size_t>(slot.segment)].instrs) {
+        if (instr.opcode == Opcode::send) sum += bytes_of(device, instr.reads[0]).value();
+      }
+    }
+  }
+  return sum;
+}
+
+// Activations, their gradients and those of replicas travel as bfloat16; all replicas end with the same bits, which
+// Machine::weights looks at.
+TEST(TrainingResults, Bfloat16MessagesKeepReplicasEqual) {
+  constexpr int micro_batches = 4;
+  const OneThread alone;
+  const std::vector<std::vector<std::vector<size_t>>> shapes = {
+      {{0}, {1}}, {{0}, {1}, {0}, {1}}, {{0, 1}, {1, 0}}, {{0, 1}, {2, 3}}, {{0, 1, 2, 3}}, {{0, 1, 2}}};
+  std::mt19937 random(3);
+  Lesson lesson = smooth_lesson(micro_batches, random);
+  const Weights wanted = updated_unsplit(lesson, micro_batches, random);
+  const KernelGraph kernels = choose_kernels(lesson.network, {Isa::v3}, {}, lesson.options).value();
+  Cluster cluster = star(4, bytes(int64_t{1} << 36));
+  cluster.hosts[3] = cluster.hosts[2];
+  int lowered = 0;
+  for (const auto& shape : shapes) {
+    for (const CollectiveAlgorithm algorithm : algorithms_of(CollectiveKind::all_reduce)) {
+      for (int zero = 0; zero <= 3; ++zero) {
+        Plan plan = random_plan(lesson.network.nodes.size(), shape, micro_batches, random);
+        plan.schedule = "1f1b";
+        const int buckets = 1 + lowered % 3;
+        const auto with = [&](DType messages) {
+          cluster.messages = messages;
+          return compile_program(kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr, nullptr, algorithm, buckets,
+                                 zero);
+        };
+        const auto plain = with(DType::f32), program = with(DType::bf16);
+        ASSERT_EQ(plain.ok(), program.ok());
+        if (!program.ok()) continue;  // replicas with different numbers of micro-batches
+        const Status sound = verify(*program);
+        ASSERT_TRUE(sound.ok()) << sound.error().message;
+        const std::string what = fmt::format("{} stages, {}, zero {}", shape.size(), name_of(algorithm), zero);
+        Machine machine(*program, lesson, kernels.training->nodes.constants);
+        machine.run();
+        const Weights found = machine.weights();
+        for (const auto& [name, values] : wanted) {
+          if (name.starts_with("w")) EXPECT_LE(relative_error(found.at(name), values), 1e-2) << what << ", " << name;
+        }
+        EXPECT_LT(bytes_sent(*program), bytes_sent(*plain)) << what;
+        ++lowered;
+        if (HasFailure()) return;
+      }
+    }
+  }
+  EXPECT_GE(lowered, 60);
+}
+
 // The same elements drop in any cut, with replicas, recomputed or not, as in the unsplit network.
 TEST(TrainingResults, DropoutDependsOnNeitherCutsNorReplicas) {
   constexpr int micro_batches = 4;
