@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "base/index.h"
@@ -64,8 +65,9 @@ std::map<std::pair<int64_t, int64_t>, int64_t> outgoing_places(const std::vector
 
 class RoundWriter {
  public:
-  RoundWriter(const std::vector<Piece>& round, std::span<const int> group, int member, const CollectivePlaces& places)
-      : round_(round), group_(group), member_(member), places_(places) {}
+  RoundWriter(const std::vector<Piece>& round, std::span<const int> group, int member, const CollectivePlaces& places,
+              bool rounds_sums)
+      : round_(round), group_(group), member_(member), places_(places), rounds_sums_(rounds_sums) {}
 
   RoundInstrs write() {
     if (places_.outgoing.valid()) {
@@ -100,10 +102,12 @@ class RoundWriter {
       const int64_t place = ranges.at({piece.begin, piece.end});
       send(piece, {places_.outgoing, place, place + piece.count()});
     }
-    for (const auto& [range, place] : ranges) {
-      const int64_t count = range.second - range.first;
-      made_.begin.push_back(
-          converted({places_.outgoing, place, place + count}, part(places_.value, range.first, count)));
+    std::set<std::pair<int64_t, int64_t>> rounded;
+    for (const Piece& piece : round_) {
+      if (!is_sent(piece) || !piece.adds || !rounded.emplace(piece.begin, piece.end).second) continue;
+      const int64_t place = ranges.at({piece.begin, piece.end});
+      made_.begin.push_back(converted({places_.outgoing, place, place + piece.count()},
+                                      part(places_.value, piece.begin, piece.count())));
     }
   }
 
@@ -127,6 +131,7 @@ class RoundWriter {
       const int64_t place = incoming_.take(piece.count());
       message = {places_.incoming, place, place + piece.count()};
       made_.finish.push_back(converted(message, to));
+      if (piece.adds) aside_[{piece.at, piece.at + piece.count()}] = message;
     }
     made_.begin.push_back(transfer(Opcode::recv, message, group_[at(piece.from)], places_.tag));
   }
@@ -138,13 +143,19 @@ class RoundWriter {
     instr.opcode = Opcode::reduce;
     for (const Term& term : terms) instr.reads.push_back(term.operand);
     instr.writes = {sum};
+    if (!rounds_sums_ || !places_.incoming.valid()) return;
+    const Operand& aside = aside_.at({sum.begin - places_.result.begin, sum.end - places_.result.begin});
+    made_.finish.push_back(converted(sum, aside));
+    made_.finish.push_back(converted(aside, sum));
   }
 
   const std::vector<Piece>& round_;
   std::span<const int> group_;
   int member_;
   const CollectivePlaces& places_;
+  bool rounds_sums_;
   std::map<std::pair<int64_t, int64_t>, std::vector<Term>> sums_;  // by what is added to
+  std::map<std::pair<int64_t, int64_t>, Operand> aside_;           // a message that is added there
   int64_t next_ = 0;                                               // of `received`
   Room incoming_;
   RoundInstrs made_;
@@ -153,8 +164,14 @@ class RoundWriter {
 }  // namespace
 
 RoundInstrs instructions_of(const std::vector<Piece>& round, std::span<const int> group, int member,
-                            const CollectivePlaces& places) {
-  return RoundWriter(round, group, member, places).write();
+                            const CollectivePlaces& places, bool sums_are_copied) {
+  return RoundWriter(round, group, member, places, sums_are_copied).write();
+}
+
+bool sums_are_copied(const Rounds& rounds, size_t r) {
+  const auto adds = [](const std::vector<Piece>& round) { return std::ranges::any_of(round, &Piece::adds); };
+  const auto later = std::span(rounds).subspan(r + 1);
+  return adds(rounds[r]) && !later.empty() && std::ranges::none_of(later, adds);
 }
 
 MessageRoom message_room(const Rounds& rounds, int member) {

@@ -256,7 +256,7 @@ void DeviceWriter::receive(Segment& segment, const OrderedSlot& slot) {
 void DeviceWriter::send(Segment& segment, const Port& port) {
   if (is_credit(port))
     emit(segment, copy({buffers_.token()}, {buffers_.credit_out()}, "credit"));
-  else if (const Flow& flow = l_.flows[at(port.flow)]; l_.is_converted(flow))
+  else if (const Flow& flow = l_.flows[at(port.flow)]; l_.is_converted(flow) && !is_converted_when_made(flow))
     convert(segment, flow);
   const BufferId buffer = is_credit(port) ? buffers_.credit_out() : buffers_.message(l_.flows[at(port.flow)]);
   emit(segment, transfer(Opcode::send, {buffer}, port));

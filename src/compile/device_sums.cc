@@ -43,7 +43,8 @@ void DeviceWriter::take_turn(Segment& segment, int stage, const ReductionTurn& t
     }
   };
   const auto of_round = [&](size_t round) {
-    return instructions_of(rounds[round], reduction.group, static_cast<int>(member), here.places);
+    return instructions_of(rounds[round], reduction.group, static_cast<int>(member), here.places,
+                           sums_are_copied(bucket.reduce.rounds, round));
   };
   if (turn.round > 0) emit_all(of_round(turn.round - 1).finish);
   if (turn.round < rounds.size()) emit_all(of_round(turn.round).begin);

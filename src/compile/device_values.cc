@@ -68,6 +68,15 @@ void DeviceWriter::convert(Segment& segment, const Flow& flow) {
   emit_cast(segment, flow.root, buffers_.seen_as(from, flow.root), buffers_.converted(flow).buffer);
 }
 
+bool DeviceWriter::is_converted_when_made(const Flow& flow) const {
+  if (!flow.backward) return false;
+  for (int m = 0; m < l_.micro_batches(); ++m) {
+    const auto goes_away = [&](int stage) { return l_.device_of(stage, m) != d_; };
+    if (l_.device_of(flow.producer, m) == d_ && std::ranges::any_of(flow.consumers, goes_away)) return true;
+  }
+  return false;
+}
+
 Instr DeviceWriter::cut_input(ValueId part, const Stored& to) {
   const Node& node = g_.node(g_.value(part).producer);
   Instr instr;
@@ -216,7 +225,7 @@ void DeviceWriter::compute(Segment& segment, size_t n) {
       emit_reorder(segment, value, buffers_.place_of(value, made), made, sent, block);
       there.set(block);
     }
-    if (l_.convert_always && l_.is_converted(flow)) convert(segment, flow);
+    if (l_.is_converted(flow) && (l_.convert_always || is_converted_when_made(flow))) convert(segment, flow);
   }
 }
 

@@ -96,6 +96,9 @@ class DeviceWriter {
   void emit_cast(Segment& segment, const std::string& name, const Operand& from, const Operand& to);
   // Of what the segment has made: once, however many devices it is sent to.
   void convert(Segment& segment, const Flow& flow);
+  // A gradient's message may leave in a later slot than the one that makes it (W, not I). Converted there, it would wait
+  // for that slot.
+  bool is_converted_when_made(const Flow& flow) const;
   // A part of an input, taken out of it.
   Instr cut_input(ValueId part, const Stored& to);
   // Where the next computation of a stage finds a root in the layout it wants; reordered before it if need be.

@@ -17,7 +17,7 @@ Result<Program> messages_program(const Scenario& scenario, const KernelGraph& ke
   cluster.devices[0].memory = bytes(unlimited_memory);
   Plan plan;
   plan.micro_batches = micro_batches;
-  if (kernels.training) plan.schedule = "1f1b";
+  if (kernels.training) plan.schedule = "gpipe";  // one device may have all stages
   const Graph& graph = kernels.graph;
   size_t begin = kernels.input_parts;
   for (const size_t end : find_cuts(graph)) {

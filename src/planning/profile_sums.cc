@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/units.h"
+#include "kernels/catalogue.h"
 
 namespace nlsplit::inline planning {
 namespace {
@@ -12,19 +13,37 @@ namespace {
 constexpr int64_t least_elements = 1 << 8, most_elements = 1 << 20, growth = 4;
 constexpr std::array<int64_t, 4> operand_counts = {2, 3, 4, 8};
 
-Buffer vector_buffer(const std::string& name, BufferKind kind, int64_t elements, int64_t offset) {
+BufferId add_vector(DeviceProgram& device, const std::string& name, BufferKind kind, const TensorType& type) {
   Buffer buffer;
   buffer.name = name;
-  buffer.type = {DType::f32, {elements}};
+  buffer.type = type;
   buffer.kind = kind;
   buffer.bytes = size_of(buffer.type);
-  buffer.offset = offset;
-  return buffer;
+  buffer.offset = device.arena.value();
+  device.arena = bytes(buffer.offset + buffer.stride());
+  device.buffers.push_back(std::move(buffer));
+  return BufferId(device.buffers.size() - 1);
+}
+
+Instr cast(Program& program, const DeviceProgram& device, const Operand& from, const Operand& to) {
+  ComputeDesc desc;
+  desc.op = Op::Cast;
+  desc.inputs = {type_of(device, from)};
+  desc.outputs = {type_of(device, to)};
+  desc.attrs = {{"to", std::string(name_of(desc.outputs[0].dtype))}};
+  desc.kernel = choose_kernel(desc, device.level).value();
+  Instr instr;
+  instr.opcode = Opcode::compute;
+  instr.desc = intern_desc(program, desc);
+  instr.reads = {from};
+  instr.writes = {to};
+  instr.label = fmt::format("{} as {}", desc.inputs[0].shape[0], name_of(desc.outputs[0].dtype));
+  return instr;
 }
 
 }  // namespace
 
-Program sums_program(const std::string& model, const Device& device, const std::string& host) {
+Program sums_program(const std::string& model, const Device& device, const std::string& host, DType messages) {
   Program program;
   program.name = fmt::format("{} [sums of gradients]", model);
   DeviceProgram& out = program.devices.emplace_back();
@@ -33,10 +52,12 @@ Program sums_program(const std::string& model, const Device& device, const std::
   out.host = host;
   out.level = device.level;
   out.cores = device.cores;
-  const BufferId terms(0), sum(1);
-  out.buffers.push_back(vector_buffer("terms", BufferKind::input, operand_counts.back() * most_elements, 0));
-  out.buffers.push_back(vector_buffer("sum", BufferKind::output, most_elements, out.buffers[0].stride()));
-  out.arena = bytes(out.buffers[1].offset + out.buffers[1].stride());
+  const BufferId terms =
+      add_vector(out, "terms", BufferKind::input, {DType::f32, {operand_counts.back() * most_elements}});
+  const BufferId sum = add_vector(out, "sum", BufferKind::output, {DType::f32, {most_elements}});
+  const bool converts = messages != DType::f32;
+  const BufferId message =
+      converts ? add_vector(out, "message", BufferKind::scratch, {messages, {most_elements}}) : BufferId();
   out.memory = out.arena;
   Segment& segment = out.segments.emplace_back();
   segment.name = "F0";
@@ -48,6 +69,9 @@ Program sums_program(const std::string& model, const Device& device, const std::
       instr.writes = {{sum, 0, elements}};
       instr.label = fmt::format("sum of {} times {}", count, elements);
     }
+    if (!converts) continue;
+    segment.instrs.push_back(cast(program, out, {terms, 0, elements}, {message, 0, elements}));
+    segment.instrs.push_back(cast(program, out, {message, 0, elements}, {sum, 0, elements}));
   }
   out.order.push_back({0, 0, {}});
   return program;

@@ -181,9 +181,9 @@ Status parse_network(const Source& source, const Yaml& node, const ScenarioOptio
     static constexpr std::array<std::string_view, kinds.size()> names = {"f32", "f16", "bf16", "q8"};
     ASSIGN_OR_RETURN(const size_t chosen, read_choice(source, *messages, "messages", names));
     cluster.messages = kinds.at(chosen);
-    if (cluster.messages != DType::f32 && trains)
-      return source.at(*messages, fmt::format("messages: {} is for inference: activations and gradients of training "
-                                              "travel as f32",
+    if (trains && cluster.messages != DType::f32 && cluster.messages != DType::bf16)
+      return source.at(*messages, fmt::format("messages: {} is for inference: gradients have the range of f32, and "
+                                              "travel as f32 or bf16",
                                               names.at(chosen)));
   }
   if (const Yaml* profile = network.find("profile")) {

@@ -226,7 +226,8 @@ class ProfileSetMaker {
   // Of replicas' gradients.
   Status make_sums(const Device& device) {
     Program program =
-        sums_program(loaded_.model.graph.name, device, loaded_.scenario.cluster.hosts[device.host.index()].name);
+        sums_program(loaded_.model.graph.name, device, loaded_.scenario.cluster.hosts[device.host.index()].name,
+                     loaded_.scenario.cluster.messages);
     RETURN_IF_ERROR(verify(program));
     return set_.add(fmt::format("sums-{}-{}", name_of(device.level), device.cores), std::move(program), true);
   }
@@ -236,7 +237,9 @@ class ProfileSetMaker {
                        const std::vector<Plan>& splits, const std::string& name) {
     ASSIGN_OR_RETURN(const PreparedModel prepared, prepare_model(shorter, loaded_.model.graph, micro_batches));
     ASSIGN_OR_RETURN(Program program, messages_program(shorter, prepared.kernels, micro_batches, device, row_major));
-    RETURN_IF_ERROR(set_.add(name, std::move(program)));
+    const Training* training = prepared.kernels.training.get();  // its constants depend on the micro-batches
+    if (training != nullptr) set_.weights().add_all(training->nodes.constants);
+    RETURN_IF_ERROR(set_.add(name, std::move(program), training != nullptr));
     for (size_t s = 0; s < splits.size(); ++s) {
       auto split = expand_plan(prepared.kernels, splits[s], shorter.cluster, fastest_measured(shorter.costs));
       if (!split) continue;

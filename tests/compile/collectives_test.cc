@@ -215,11 +215,15 @@ TEST(Collectives, ConvertedMessagesRoundWhatTheyLeaveBehind) {
   const Operand value{BufferId(0), 0, 96};
   const CollectivePlaces places{value, value, BufferId(1), 9, BufferId(2), BufferId(3)};
   const std::vector<int> group = {5, 6, 7};
-  const RoundInstrs sums = instructions_of(rounds[0], group, 1, places);
+  const RoundInstrs sums = instructions_of(rounds[0], group, 1, places, sums_are_copied(rounds, 0));
   const auto expect = [](const Instr& instr, Opcode opcode, const Operand& read, const Operand& written) {
     EXPECT_EQ(instr.opcode, opcode);
-    if (opcode != Opcode::recv) EXPECT_EQ(instr.reads[0], read);
-    if (opcode != Opcode::send) EXPECT_EQ(instr.writes[0], written);
+    if (opcode != Opcode::recv) {
+      EXPECT_EQ(instr.reads[0], read);
+    }
+    if (opcode != Opcode::send) {
+      EXPECT_EQ(instr.writes[0], written);
+    }
   };
   ASSERT_EQ(sums.begin.size(), 8u);
   expect(sums.begin[0], Opcode::compute, {BufferId(0), 0, 32}, {BufferId(2), 0, 32});
@@ -230,12 +234,14 @@ TEST(Collectives, ConvertedMessagesRoundWhatTheyLeaveBehind) {
   expect(sums.begin[5], Opcode::compute, {BufferId(2), 32, 64}, {BufferId(0), 64, 96});
   expect(sums.begin[6], Opcode::recv, {}, {BufferId(3), 0, 32});
   expect(sums.begin[7], Opcode::recv, {}, {BufferId(3), 32, 64});
-  ASSERT_EQ(sums.finish.size(), 3u);
+  ASSERT_EQ(sums.finish.size(), 5u);
   expect(sums.finish[0], Opcode::compute, {BufferId(3), 0, 32}, {BufferId(1), 0, 32});
   expect(sums.finish[1], Opcode::compute, {BufferId(3), 32, 64}, {BufferId(1), 32, 64});
   EXPECT_EQ(sums.finish[2].opcode, Opcode::reduce);
+  expect(sums.finish[3], Opcode::compute, {BufferId(0), 32, 64}, {BufferId(3), 32, 64});
+  expect(sums.finish[4], Opcode::compute, {BufferId(3), 32, 64}, {BufferId(0), 32, 64});
   const RoundInstrs copies = instructions_of(rounds[1], group, 1, places);  // one conversion for both messages
-  ASSERT_EQ(copies.begin.size(), 6u);
+  ASSERT_EQ(copies.begin.size(), 5u);
   expect(copies.begin[0], Opcode::compute, {BufferId(0), 32, 64}, {BufferId(2), 0, 32});
   ASSERT_EQ(copies.finish.size(), 2u);
   expect(copies.finish[0], Opcode::compute, {BufferId(3), 0, 32}, {BufferId(0), 0, 32});

@@ -320,7 +320,7 @@ const BadScenario bad_scenarios[] = {
      "s.yaml:8:21: unknown messages 'f64'; it is 'f32', 'f16', 'bf16' or 'q8'"
        "\n  | network: {messages: f64}"},
     {"MessagesOfTraining", "workload: {mode: inference,", "network: {messages: f16}\nworkload: {mode: training,",
-     "s.yaml:2:21: messages: f16 is for inference: activations and gradients of training travel as f32"
+     "s.yaml:2:21: messages: f16 is for inference: gradients have the range of f32, and travel as f32 or bf16"
        "\n  | network: {messages: f16}"},
     {"EagerLimit", "source: a", "network: {eager_limit: 64}\nsource: a",
      "s.yaml:8:24: '64' has no unit; write e.g. 64KiB, 64MiB or 64GiB"
