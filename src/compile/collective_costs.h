@@ -21,8 +21,8 @@ inline constexpr double told_apart = 1.015;
 struct CollectiveCosts {
   std::span<const HostId> hosts;
   const Cluster& cluster;
-  int64_t element_bytes = 4;  // of messages
-  int64_t grain = 1;          // of shares (rounds_of)
+  int64_t element_bytes = 4;                                                      // of messages
+  int64_t grain = 1;                                                              // of shares (rounds_of)
   std::function<double(int member, size_t operands, int64_t elements)> sum = {};  // none: no time
 };
 

@@ -106,8 +106,8 @@ class RoundWriter {
     for (const Piece& piece : round_) {
       if (!is_sent(piece) || !piece.adds || !rounded.emplace(piece.begin, piece.end).second) continue;
       const int64_t place = ranges.at({piece.begin, piece.end});
-      made_.begin.push_back(converted({places_.outgoing, place, place + piece.count()},
-                                      part(places_.value, piece.begin, piece.count())));
+      made_.begin.push_back(
+          converted({places_.outgoing, place, place + piece.count()}, part(places_.value, piece.begin, piece.count())));
     }
   }
 

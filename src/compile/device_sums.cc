@@ -93,9 +93,8 @@ CollectivePlaces DeviceWriter::places_of(int stage, size_t bucket) {
   const auto [known, is_new] = reduce_places_.try_emplace({stage, number});
   CollectivePlaces& places = known->second;
   const Bucket& of = reduction.buckets[bucket];
-  places.value = places.result = reduction.keeps_share
-                                     ? buffers_.in_bucket_buffer(stage, bucket)
-                                     : Operand{buffers_.gradients(stage).buffer, of.begin, of.end()};
+  places.value = places.result = reduction.keeps_share ? buffers_.in_bucket_buffer(stage, bucket)
+                                                       : Operand{buffers_.gradients(stage).buffer, of.begin, of.end()};
   if (!is_new) return places;
   places.tag = static_cast<int>(l_.flows.size()) + stage;
   const auto member = static_cast<int>(l_.member_of(stage, d_));

@@ -122,8 +122,7 @@ Stored DeviceWriter::wanted(Segment& segment, ValueId root, int block) {
     }
   }
   const auto stored = [&](int in_block) {
-    return there.copied(in_block) ? buffers_.copy_of(segment, root, in_block)
-                                  : buffers_.place_of(root, in_block);
+    return there.copied(in_block) ? buffers_.copy_of(segment, root, in_block) : buffers_.place_of(root, in_block);
   };
   if (there.has(block)) return stored(block);
   const int have = block == 0 ? static_cast<int>(vector_width(out_.level.isa)) : 0;

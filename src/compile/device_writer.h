@@ -96,8 +96,8 @@ class DeviceWriter {
   void emit_cast(Segment& segment, const std::string& name, const Operand& from, const Operand& to);
   // Of what the segment has made: once, however many devices it is sent to.
   void convert(Segment& segment, const Flow& flow);
-  // A gradient's message may leave in a later slot than the one that makes it (W, not I). Converted there, it would wait
-  // for that slot.
+  // A gradient's message may leave in a later slot than the one that makes it (W, not I). Converted there, it would
+  // wait for that slot.
   bool is_converted_when_made(const Flow& flow) const;
   // A part of an input, taken out of it.
   Instr cut_input(ValueId part, const Stored& to);
@@ -174,8 +174,8 @@ class DeviceWriter {
   std::vector<InPlace> in_place_;
   int64_t moment_ = 0;
   std::vector<Variant> variants_;
-  std::vector<int> begun_;                               // stages whose sums have begun
-  std::map<int, std::vector<Reduced>> reduced_;  // [stage][bucket]
+  std::vector<int> begun_;                                            // stages whose sums have begun
+  std::map<int, std::vector<Reduced>> reduced_;                       // [stage][bucket]
   std::map<std::pair<int, size_t>, CollectivePlaces> reduce_places_;  // by stage, and bucket or bucket buffer
 };
 

@@ -252,8 +252,9 @@ Status place(Lowering& lowering) {
   const DType messages = lowering.cluster->messages;
   CHECK(may_travel_as(messages), "a type that no message has");
   if (lowering.training != nullptr && messages != DType::f32 && messages != DType::bf16)
-    return unsupported(fmt::format(
-        "messages in {} are for inference: gradients have the range of f32, and travel as f32 or bf16", name_of(messages)));
+    return unsupported(
+        fmt::format("messages in {} are for inference: gradients have the range of f32, and travel as f32 or bf16",
+                    name_of(messages)));
   lowering.graph = lowering.training == nullptr ? &network : &lowering.training->step;
   Program& program = lowering.program;
   program.batch = samples_of(network.graph) * lowering.plan->micro_batches;

@@ -185,7 +185,9 @@ struct TrainingCase {
     plan.stages = {{0, nodes / 2, {DeviceId(0)}}, {nodes / 2, nodes, {DeviceId(1)}}};
   }
   void replicate() { plan.stages = {{0, kernels.graph.nodes.size(), {DeviceId(0), DeviceId(1)}}}; }
-  Result<Compiled> compiled() const { return compile(kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr, options); }
+  Result<Compiled> compiled() const {
+    return compile(kernels, plan, cluster, {HostId(0), HostId(0)}, nullptr, options);
+  }
 };
 
 TEST(Messages, TrainingTakesNoFormatOfAShorterRange) {

@@ -299,6 +299,31 @@ TEST_F(Profiles, AreFilledByPredictions) {
   EXPECT_THAT(ranked.out, HasSubstr(" %"));
 }
 
+// Of devices of different levels, which take each other's messages row-major, and with messages in bfloat16: all
+// conversions are there, those of replicas' gradients at sizes that others are predicted from.
+TEST_F(Profiles, HoldWhatMessagesOfTrainingNeed) {
+  const std::string scenario =
+      scratch_.write("t.yaml",
+                     "model: zoo:simple_cnn\n"
+                     "workload: {mode: training, batch: 8, micro_batches: [2], optimizer: momentum}\n"
+                     "network: {messages: bf16}\n"
+                     "devices:\n"
+                     "  A: {host: a, memory: 1GiB, isa: v2, costs: {profile: p.json, predict: true}}\n"
+                     "  B: {host: b, memory: 1GiB, isa: v3, costs: {profile: p.json, predict: true}}\n"
+                     "links: [{between: [a, b], bandwidth: 1Gbps, latency: 100us}]\n"
+                     "source: a\nsink: a\n"
+                     "plans: {halves: [..relu1@A, rest@B], replicas: [rest@A+B]}\n");
+  const Outcome made = nlbench(fmt::format("profile {} -o {} --budget 1s", scenario, file_));
+  ASSERT_EQ(made.code, 0) << made.err;
+  const std::string kernels = value_of(read_file(file_));
+  EXPECT_THAT(kernels, HasSubstr(R"(cast_v2 Cast(f32[1024]) {to=\"bf16\"})"));
+  EXPECT_THAT(kernels, HasSubstr(R"(cast_v3 Cast(bf16[1024]) {to=\"f32\"})"));
+  for (const std::string plan : {"halves", "replicas"}) {
+    const Outcome simulated = nlsim(fmt::format("simulate {} --plan {}", scenario, plan));
+    EXPECT_EQ(simulated.code, 0) << simulated.err;
+  }
+}
+
 // What attention over a cache takes depends on what is in it, so it is measured with several lengths; the rest of the
 // network is not.
 TEST_F(Profiles, MeasureCachesAtSeveralLengths) {
