@@ -7,8 +7,8 @@
 //   RETURN_IF_ERROR(backend->begin());                              // the thread that computes …
 //   RETURN_IF_ERROR(backend->execute(slot, steps, Clock::now()));
 //   ASSIGN_OR_RETURN(const std::span<const Ran> ran, backend->finish());
-//   ASSIGN_OR_RETURN(const Copy copy, backend->begin_copy(slot, operand, Direction::out));   // … and the transport's
-//   … transport.isend(peer, tag, backend->message(slot, operand));
+//   ASSIGN_OR_RETURN(const Copy copy, backend->begin_copy(slot, operand, peer, Direction::out));   // … and
+//   … transport.isend(peer, tag, backend->message(slot, operand, peer));                   // the transport's
 //
 // Two threads use it at a time: one computes, the other owns the transport. All that is borrowed outlives it. Errors
 // name the device.
@@ -36,6 +36,7 @@
 namespace nlsplit::inline exec {
 
 struct GpuOptions;
+struct OpenGpu;
 
 // An instruction of a slot, by its place in the slot's segment.
 struct Step {
@@ -87,11 +88,11 @@ class Backend {
 
   // ---- the thread that owns the transport
 
-  // Where the transport reads or writes the operand of a send or recv.
-  virtual std::span<std::byte> message(const Slot& slot, const Operand& operand) const = 0;
+  // Where the transport reads or writes the operand of a send to, or a recv from, rank `peer`.
+  virtual std::span<std::byte> message(const Slot& slot, const Operand& operand, int peer) const = 0;
   // Brings what is sent there (out), or takes from there what was received (in). Computations that wrote it have ended,
   // and finish() has said so. none: nothing is to be done.
-  virtual Result<Copy> begin_copy(const Slot& slot, const Operand& operand, Direction direction) = 0;
+  virtual Result<Copy> begin_copy(const Slot& slot, const Operand& operand, int peer, Direction direction) = 0;
   virtual Result<bool> has_ended(Copy copy) = 0;  // once it says yes the copy is gone
 
   // ---- any thread
@@ -103,6 +104,8 @@ class Backend {
   virtual std::string notice() const { return {}; }
   // Whether a CPU computes in place of the device's GPU.
   virtual bool stands_in() const { return false; }
+  // nullptr: the device is no GPU. As long as the Backend.
+  virtual const OpenGpu* gpu() const { return nullptr; }
 };
 
 // What a Backend is opened with.
@@ -111,7 +114,8 @@ struct BackendContext {
   int device = 0;
   std::vector<int> same_machine = {};  // the devices on this one's machine, ascending, itself included
   std::vector<int> pins = {};          // cores of the threads that compute, one each; none: the system places them
-  bool device_messages = false;        // the transport takes messages that lie in a GPU's memory
+  // [rank]: whether messages with it may lie in a GPU's memory; a rank that is missing here: no.
+  std::vector<bool> device_messages = {};
   // Instead of the library's kernels: for tests.
   std::function<const KernelCode*(KernelId kernel)> kernels = nullptr;
   const GpuOptions& gpu;

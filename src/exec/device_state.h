@@ -105,6 +105,7 @@ struct DeviceRun::State : DeviceIndex {
   void begin_native(uint32_t i, Fifo::InFlight& under_way);
   void end_covered(uint32_t i);
   const Operand& moved_by(uint32_t transfer) const;
+  std::span<std::byte> message_of(uint32_t transfer) const;
   std::string missing();
   std::string next_work(uint32_t done) const;
   bool copies_under_way() const;

@@ -32,6 +32,10 @@ const Operand& DeviceRun::State::moved_by(uint32_t transfer) const {
   return what.opcode == Opcode::send ? what.reads[0] : what.writes[0];
 }
 
+std::span<std::byte> DeviceRun::State::message_of(uint32_t transfer) const {
+  return backend.message(slot(transfer), moved_by(transfer), instr(transfer).peer);
+}
+
 // `at`: when what it waited for ended.
 void DeviceRun::State::release(uint32_t to, double at) {
   if (transfers(to)) {
@@ -60,9 +64,10 @@ void DeviceRun::State::end(uint32_t i) {
 void DeviceRun::State::begin_native(uint32_t i, Fifo::InFlight& under_way) {
   const Collective& collective = native(i);
   const NativeBytes& bytes = *collective.native;
-  under_way.request =
-      transport.collectives()->begin(collective, type_of(device, bytes.value).dtype,
-                                     backend.message(slot(i), bytes.value), backend.message(slot(i), bytes.result));
+  constexpr int all = -1;
+  under_way.request = transport.collectives()->begin(collective, type_of(device, bytes.value).dtype,
+                                                     backend.message(slot(i), bytes.value, all),
+                                                     backend.message(slot(i), bytes.result, all));
 }
 
 // The times of the instructions that a native collective stands for: of its messages its own, of its sums none.
@@ -80,14 +85,14 @@ Status DeviceRun::State::issue(uint32_t i) {
   times[i].start = since_zero(under_way.posted);
   flight.posts(under_way.posted, i);
   if (sends) {
-    ASSIGN_OR_RETURN(under_way.copy, backend.begin_copy(slot(i), moved_by(i), Direction::out));
+    ASSIGN_OR_RETURN(under_way.copy, backend.begin_copy(slot(i), moved_by(i), transfer.peer, Direction::out));
   }
   if (native)
     begin_native(i, under_way);
   else if (!sends)
-    under_way.request = transport.irecv(transfer.peer, transfer.tag, backend.message(slot(i), moved_by(i)));
+    under_way.request = transport.irecv(transfer.peer, transfer.tag, message_of(i));
   else if (under_way.copy == Copy::none)
-    under_way.request = transport.isend(transfer.peer, transfer.tag, backend.message(slot(i), moved_by(i)));
+    under_way.request = transport.isend(transfer.peer, transfer.tag, message_of(i));
   fifos[fifo_index[i]].add(under_way);
   if (fifos[fifo_index[i]].in_flight.size() == 1) flight.first_of(fifo_index[i], i, under_way.posted);
   if (!sends && next_on_fifo[i] != no_instance) release(next_on_fifo[i], times[i].start);  // receives are posted ahead
@@ -104,8 +109,7 @@ Result<bool> DeviceRun::State::has_ended(Fifo::InFlight& first) {
     if (!copied) return false;
     first.copy = Copy::none;
     if (!sends) return true;
-    const std::span<std::byte> message = backend.message(slot(first.instance), moved_by(first.instance));
-    first.request = transport.isend(transfer.peer, transfer.tag, message);
+    first.request = transport.isend(transfer.peer, transfer.tag, message_of(first.instance));
   }
   switch (transport.test(first.request)) {
     case Transport::State::pending:
@@ -116,7 +120,8 @@ Result<bool> DeviceRun::State::has_ended(Fifo::InFlight& first) {
       break;
   }
   if (sends || native) return true;
-  ASSIGN_OR_RETURN(first.copy, backend.begin_copy(slot(first.instance), moved_by(first.instance), Direction::in));
+  ASSIGN_OR_RETURN(first.copy,
+                   backend.begin_copy(slot(first.instance), moved_by(first.instance), transfer.peer, Direction::in));
   return first.copy == Copy::none;
 }
 
@@ -174,6 +179,7 @@ std::string DeviceRun::State::missing() {
                                                                         : "has not received";
     text += fmt::format("\n  {} {}", not_done, describe(i));
   }
+  if (const std::string under_way = transport.under_way(); !under_way.empty()) text += "\n  " + under_way;
   return text;
 }
 

@@ -54,7 +54,8 @@ Result<Program> check_whole(const Session& session, const Job& job, int ranks) {
 
 // What decides how many messages follow.
 std::string options_text(const RunOptions& options) {
-  return fmt::format("{} warm-up and {} kept repeats", options.warmup, options.keep);
+  return fmt::format("{} warm-up and {} kept repeats{}", options.warmup, options.keep,
+                     options.gpu.messages == GpuMessages::nccl ? ", messages between GPUs over NCCL" : "");
 }
 
 std::vector<double> clock_of(const Job& job, size_t device, const std::vector<int>& descs) {

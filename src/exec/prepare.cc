@@ -20,6 +20,19 @@
 #include "program/trace.h"
 
 namespace nlsplit::inline exec {
+namespace {
+
+// With whom this rank's messages may lie in a GPU's memory.
+std::vector<bool> device_messages(const Program& program, const Transport& transport, const GpuOptions& options) {
+  if (options.messages == GpuMessages::mirror) return {};
+  std::vector<bool> with(program.devices.size(), transport.takes_device_memory());
+  if (options.messages != GpuMessages::nccl) return with;
+  for (size_t d = 0; d < with.size(); ++d) with[d] = with[d] || program.devices[d].kind == DeviceKind::cuda;
+  return with;
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Backend>> prepare(const Program& program, const Job& job, Transport& transport,
                                          const RunOptions& options, std::vector<int> pins, Waiting& waiting) {
   waiting.what = "the groups of the transport's own collectives";
@@ -29,7 +42,7 @@ Result<std::unique_ptr<Backend>> prepare(const Program& program, const Job& job,
                               .device = transport.rank(),
                               .same_machine = transport.same_machine(),
                               .pins = std::move(pins),
-                              .device_messages = transport.takes_device_memory(),
+                              .device_messages = device_messages(program, transport, options.gpu),
                               .kernels = options.kernels,
                               .gpu = options.gpu,
                               .notice = options.notice});

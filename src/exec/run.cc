@@ -21,6 +21,7 @@
 #include "exec/common_clock.h"
 #include "exec/distribute.h"
 #include "exec/hand_out.h"
+#include "exec/nccl/transport_nccl.h"
 #include "exec/prepare.h"
 #include "graph/differentiate/step_graph.h"
 #include "program/text.h"
@@ -381,6 +382,8 @@ Result<RunResult> run(const Program* whole, const Job& job, Transport& transport
   if (recorder != nullptr) recorder->name_device(program.devices[rank].name);
   waiting.what = "the choice of cores";
   ASSIGN_OR_RETURN(const ChosenCores cores, claim_cores(program, transport, options, waiting));
+  waiting.what = "the search for NCCL";
+  ASSIGN_OR_RETURN(const std::optional<NcclLibrary> library, find_nccl(program, options.gpu, transport, waiting));
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    prepare(program, job, transport, options, cores.pins, waiting));
   RETURN_IF_ERROR(upload_prepared(*backend, transport, waiting));
@@ -403,8 +406,21 @@ Result<RunResult> run(const Program* whole, const Job& job, Transport& transport
   std::optional<Dependencies> as_run;
   if (has_native(program.devices[rank])) as_run = dependencies_of(program, rank);
   const Dependencies& bound = free ? *free : as_run ? *as_run : task.dependencies;
-  ASSIGN_OR_RETURN(Repeats repeats, repeat(program, bound, *backend, transport, options, std::move(task.clock),
-                                           std::move(turns), task.longest_computation_s, watch, waiting));
+  std::unique_ptr<NcclTransport> nccl;
+  if (options.gpu.messages == GpuMessages::nccl) {
+    const Waiting start{options.deadlines.prepare_s, options.cancelled, "the start of NCCL"};
+    ASSIGN_OR_RETURN(nccl, open_nccl(program, library, *backend, transport, start));
+  }
+  Transport& moves = nccl ? static_cast<Transport&>(*nccl) : transport;
+  auto repeated = repeat(program, bound, *backend, moves, options, std::move(task.clock), std::move(turns),
+                         task.longest_computation_s, watch, waiting);
+  if (options.gpu.messages == GpuMessages::nccl) {
+    waiting.what = "the end of NCCL";
+    const Status closed = agree(transport, nccl ? nccl->close(waiting) : ok_status(), waiting);
+    nccl.reset();
+    if (repeated.ok()) RETURN_IF_ERROR(closed);
+  }
+  ASSIGN_OR_RETURN(Repeats repeats, std::move(repeated));
   waiting.what = "the collection of results";
   result.makespans_s = std::move(repeats.makespans);
   result.calibrations_s = std::move(repeats.calibrations);

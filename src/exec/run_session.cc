@@ -181,6 +181,8 @@ ChooseNext choose_from(std::span<const Choice> choices) {
 
 Result<SessionResult> run_session(const Session* whole, const Job& job, const ChooseNext& choose, Transport& transport,
                                   const RunOptions& options) {
+  if (options.gpu.messages == GpuMessages::nccl)
+    return unsupported("--gpu-messages nccl: executions that go on with each other's states do not run over NCCL");
   forget_peak_resident();
   Waiting waiting{options.deadlines.prepare_s, options.cancelled, "the preparations"};
   FlightRecorder* recorder =

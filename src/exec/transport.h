@@ -1,5 +1,6 @@
 // Transport: moves contiguous bytes between the devices of one run. transports/transports.cc lists them: threads of one
-// process, Open MPI, gRPC. One thread a device calls it; wake() and abort() any thread.
+// process, Open MPI, gRPC. Beside one of them NCCL may carry messages between GPUs (nccl/transport_nccl.h). One thread
+// a device calls it; wake() and abort() any thread.
 //
 //   const Transport::Request r = transport.irecv(peer, tag, room);     // posts; the bytes belong to the transport
 //   until … while (transport.test(r) == Transport::State::pending) transport.pause(rounds++);
@@ -44,6 +45,8 @@ class Transport {
   // Also drives the transport. After done or failed the request is gone.
   virtual State test(Request request) = 0;
   virtual Error error() const = 0;  // why test() failed
+  // What it has under way beside what its caller knows, for the message of a hang; empty: nothing to say.
+  virtual std::string under_way() const { return {}; }
 
   // Its own collectives; nullptr: it has none.
   virtual NativeCollectives* collectives() { return nullptr; }

@@ -27,6 +27,7 @@ class TransportPart final : public Transport, private NativeCollectives {
   Request irecv(int peer, int tag, std::span<std::byte> room) override;
   State test(Request request) override { return whole_.test(request); }
   Error error() const override { return whole_.error(); }
+  std::string under_way() const override { return whole_.under_way(); }
   NativeCollectives* collectives() override { return whole_.collectives() == nullptr ? nullptr : this; }
   void pause(int rounds) override { whole_.pause(rounds); }
   void rest() override { whole_.rest(); }

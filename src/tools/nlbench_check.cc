@@ -47,6 +47,7 @@ RunOptions options_of_unsplit(const RunOptions& options) {
   once.watchdog_s = options.watchdog_s;
   once.cancelled = options.cancelled;
   once.gpu = options.gpu;
+  once.gpu.messages = GpuMessages::direct;  // it has one device
   return once;
 }
 

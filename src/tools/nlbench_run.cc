@@ -98,7 +98,12 @@ Result<RunOptions> options_of(const RunArguments& arguments) {
   options.cancelled = interrupted;
   options.gpu.missing = arguments.gpu_missing == "cpu" ? GpuMissing::cpu : GpuMissing::error;
   options.gpu.backend = arguments.gpu_backend;
-  options.gpu.direct_messages = arguments.gpu_messages == "auto";
+  options.gpu.messages = arguments.gpu_messages == "nccl"     ? GpuMessages::nccl
+                         : arguments.gpu_messages == "mirror" ? GpuMessages::mirror
+                                                              : GpuMessages::direct;
+  options.gpu.nccl = arguments.nccl;
+  if (!arguments.nccl.empty() && options.gpu.messages != GpuMessages::nccl)
+    return invalid_input("--nccl names the library of --gpu-messages nccl, which was not asked for");
   options.gpu.graphs = arguments.gpu_graphs == "off"       ? GpuGraphs::off
                        : arguments.gpu_graphs == "untimed" ? GpuGraphs::untimed
                                                            : GpuGraphs::timed;

@@ -55,10 +55,16 @@ void add_gpu_options(CLI::App& command, RunArguments& arguments) {
           "one")
       ->check(CLI::IsMember({"on", "untimed", "off"}));
   command
-      .add_option("--gpu-messages", arguments.gpu_messages,
-                  "auto: messages go directly from and to a GPU's memory if the MPI library says that it is CUDA-aware "
-                  "(default); mirror:\nalways through the host's memory")
-      ->check(CLI::IsMember({"auto", "mirror"}));
+      .add_option(
+          "--gpu-messages", arguments.gpu_messages,
+          "auto: messages go directly from and to a GPU's memory if the MPI library says that it is CUDA-aware "
+          "(default); mirror:\nalways through the host's memory; nccl: those between two GPUs over NVIDIA's NCCL, "
+          "all others by --transport. Each\ndevice of kind cuda then needs a GPU of its own")
+      ->check(CLI::IsMember({"auto", "mirror", "nccl"}));
+  command
+      .add_option("--nccl", arguments.nccl,
+                  "With --gpu-messages nccl: NCCL's library (default: libnccl.so.2, where the loader finds it)")
+      ->type_name("FILE");
   command.add_option("--gpu-backend", arguments.gpu_backend,
                      "Module that computes on GPUs (default: libbackend_cuda.so beside nlbench)");
 }

@@ -22,7 +22,7 @@ struct RunArguments {
   std::string flight;
   bool turn_traces = false;
   std::string turns;  // not empty: a file that says which plans of the set `job.what` run in turns: nlbench_turns.h
-  std::string gpu_missing = "error", gpu_graphs = "on", gpu_messages = "auto", gpu_backend;
+  std::string gpu_missing = "error", gpu_graphs = "on", gpu_messages = "auto", gpu_backend, nccl;
   bool check = false;
   HostsArguments hosts;
   double tolerance = -1;

@@ -28,7 +28,6 @@ void each_field(Options& options, const Field& field) {
   field("deadline_factor", options.deadlines.factor);
   field("deadline_floor_s", options.deadlines.floor_s);
   field("prepare_s", options.deadlines.prepare_s);
-  field("gpu_direct_messages", options.gpu.direct_messages);
 }
 
 bool may_be(bool) { return true; }
@@ -42,7 +41,8 @@ std::string to_string(const WorkerJob& job) {
                {"agrees_on_failure", job.agrees_on_failure},
                {"patience_s", job.patience_s},
                {"gpu_may_be_missing", job.options.gpu.missing == GpuMissing::cpu},
-               {"gpu_graphs", static_cast<int>(job.options.gpu.graphs)}};
+               {"gpu_graphs", static_cast<int>(job.options.gpu.graphs)},
+               {"gpu_messages", static_cast<int>(job.options.gpu.messages)}};
   each_field(job.options, [&](const char* name, const auto& value) { text[name] = value; });
   return text.dump();
 }
@@ -68,6 +68,9 @@ Result<WorkerJob> parse_worker_job(const std::string& text) {
     const int graphs = value.at("gpu_graphs").get<int>();
     if (graphs < 0 || graphs > static_cast<int>(GpuGraphs::off)) wrong = "gpu_graphs";
     job.options.gpu.graphs = static_cast<GpuGraphs>(graphs);
+    const int messages = value.at("gpu_messages").get<int>();
+    if (messages < 0 || messages > static_cast<int>(GpuMessages::nccl)) wrong = "gpu_messages";
+    job.options.gpu.messages = static_cast<GpuMessages>(messages);
     each_field(job.options, [&](const char* name, auto& member) {
       value.at(name).get_to(member);
       if (!may_be(member)) wrong = name;

@@ -66,7 +66,7 @@ TEST_F(DirectMessages, SkipTheMirror) {
     const Program program = on_gpus(name);
     const Job job = seeded_job(program);
     RunOptions by_mirror = options();
-    by_mirror.gpu.direct_messages = false;
+    by_mirror.gpu.messages = GpuMessages::mirror;
     fake_fail("", 0);
     const auto want = run_device_aware(program, job, by_mirror);
     ASSERT_TRUE(want.ok()) << error_of(want);

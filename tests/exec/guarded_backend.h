@@ -48,11 +48,12 @@ class GuardedBackend final : public Backend {
   }
   Result<std::span<const Ran>> finish() override { return std::span<const Ran>(ran_); }
   bool runs_ahead() const override { return false; }
-  std::span<std::byte> message(const Slot& slot, const Operand& operand) const override {
+  std::span<std::byte> message(const Slot& slot, const Operand& operand, int /*peer*/) const override {
     return host().subspan(static_cast<size_t>(address_of(device_, slot, operand)),
                           static_cast<size_t>(bytes_of(device_, operand).value()));
   }
-  Result<Copy> begin_copy(const Slot& /*slot*/, const Operand& /*operand*/, Direction /*direction*/) override {
+  Result<Copy> begin_copy(const Slot& /*slot*/, const Operand& /*operand*/, int /*peer*/,
+                          Direction /*direction*/) override {
     return Copy::none;
   }
   Result<bool> has_ended(Copy /*copy*/) override { return true; }

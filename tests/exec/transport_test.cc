@@ -1,13 +1,17 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <thread>
 
 #include "exec/collectives.h"
 #include "exec/transport_part.h"
 #include "exec/transport_threads.h"
+#include "testing/paths.h"
+#include "testing/transport_conformance.h"
 
 namespace nlsplit {
 namespace {
@@ -74,6 +78,25 @@ void on_all(int size, const Body& body) {
     threads.emplace_back([&, rank] { body(world.endpoint(rank)); });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+TEST(TransportConformance, Threads) {
+  for (const int size : {2, 3, 4}) {
+    on_all(size, [](Transport& transport) {
+      testing::HostMemory memory;
+      EXPECT_EQ(testing::conform(transport, memory), "");
+    });
+  }
+}
+
+TEST(TransportConformance, Mpi) {
+  for (const int size : {2, 3, 4}) {
+    const std::string command = fmt::format(
+        "ASAN_OPTIONS=detect_leaks=0 mpirun {} --oversubscribe --mca btl_vader_single_copy_mechanism none -np {} "
+        "{}/mpi_conformance",
+        ::geteuid() == 0 ? "--allow-run-as-root" : "", size, NLS_BIN_DIR);
+    EXPECT_EQ(std::system(command.c_str()), 0) << size << " ranks";
+  }
 }
 
 TEST(Collectives, BroadcastAndGather) {

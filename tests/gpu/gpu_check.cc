@@ -48,7 +48,7 @@ Result<Program> split_program(const KernelGraph& kernels, size_t nodes, size_t d
   return compile_program(kernels, plan, cluster, {HostId(0), HostId(devices - 1)}, nullptr);
 }
 
-Result<int> check_split(const GpuOptions& gpu, int repeats) {
+Result<int> check_split(const GpuOptions& gpu, int repeats, const std::vector<size_t>& numbers_of_devices = {2, 4}) {
   int differing = 0;
   for (const char* network : {"simple_cnn", "resnet50"}) {
     ASSIGN_OR_RETURN(Model model, zoo_model(network));
@@ -71,8 +71,10 @@ Result<int> check_split(const GpuOptions& gpu, int repeats) {
       ASSIGN_OR_RETURN(std::vector<NamedTensor> inputs, wanted_inputs(whole));
       fill_inputs(whole, 1, inputs);
       const Job job{contents_of(model.weights), inputs};
-      ASSIGN_OR_RETURN(const RunResult want, run_threads(whole, job, options));
-      for (const size_t devices : {2, 4}) {
+      RunOptions alone = options;
+      alone.gpu.messages = GpuMessages::direct;
+      ASSIGN_OR_RETURN(const RunResult want, run_threads(whole, job, alone));
+      for (const size_t devices : numbers_of_devices) {
         ASSIGN_OR_RETURN(const Program split,
                          split_program(kernels, at_micro_batch.nodes.size(), devices, micro_batches, level));
         ASSIGN_OR_RETURN(const RunResult got, run_threads(split, job, options));
@@ -89,6 +91,23 @@ Result<int> check_split(const GpuOptions& gpu, int repeats) {
   return differing;
 }
 
+// On two GPUs, and on four if they are there.
+Result<int> check_nccl(const ChosenBackend& chosen, GpuOptions gpu, const std::string& file) {
+  if (chosen.devices < 2)
+    return unsupported(fmt::format("NCCL takes one rank a GPU, and this machine has {}", chosen.devices));
+  ASSIGN_OR_RETURN(const NcclLibrary library, load_nccl(file));
+  fmt::print("{}: NCCL {}\n", library.name, nccl_version_text(library.version));
+  std::vector<size_t> numbers = {2};
+  if (chosen.devices >= 4) numbers.push_back(4);
+  for (const size_t gpus : numbers) {
+    RETURN_IF_ERROR(check_nccl_messages(*chosen.backend, library, {static_cast<int>(gpus), 0}));
+    fmt::print("messages between {} GPUs: fine\n", gpus);
+  }
+  gpu.messages = GpuMessages::nccl;
+  gpu.nccl = file;
+  return check_split(gpu, 5, numbers);
+}
+
 int report(const Error& error) {
   fmt::print(stderr, "gpu_check: {}\n", error.to_string());
   return exit_code(error);
@@ -103,7 +122,7 @@ int64_t number(const std::vector<std::string_view>& words, size_t i, int64_t oth
 
 constexpr const char* usage =
     "gpu_check [--cpu | --emulated] operators [SEED [CASES]] | generated [SEED [CASES]] | attention [SEED] | split | "
-    "run DIR | table [NETWORK "
+    "nccl [FILE] | run DIR | table [NETWORK "
     "[BATCH]] | overlap |\n"
     "  time NETWORK BATCH LEVEL [SECONDS [on|untimed|off]]\n";
 
@@ -138,6 +157,10 @@ int run_command(std::vector<std::string_view> words) {
   if (!chosen.ok()) return report(chosen.error());
   if (command == "split") {
     const auto differing = check_split(gpu, emulated ? 1 : 5);
+    return differing.ok() ? (*differing == 0 ? 0 : 1) : report(differing.error());
+  }
+  if (command == "nccl") {
+    const auto differing = check_nccl(*chosen, gpu, std::string(words.size() > 1 ? words[1] : ""));
     return differing.ok() ? (*differing == 0 ? 0 : 1) : report(differing.error());
   }
   if (command == "run" && words.size() == 2) {

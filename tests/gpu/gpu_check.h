@@ -5,6 +5,7 @@
 //   gpu_check generated [SEED [CASES]]      kernels made of loops, bit for bit; exit code 1 as above
 //   gpu_check attention [SEED]              of long sequences; exit code 1 as above
 //   gpu_check split
+//   gpu_check nccl [FILE]                   messages and split networks over NCCL; needs two GPUs
 //   gpu_check run DIR                       a Program that `nlsim lower --save DIR` has written, with its weights
 //   gpu_check table [NETWORK [BATCH]]
 //   gpu_check overlap                       copies alone, computing alone, both at once
@@ -22,7 +23,9 @@
 #include <vector>
 
 #include "exec/cuda/library.h"
+#include "exec/nccl/transport_nccl.h"
 #include "kernels/catalogue.h"
+#include "testing/transport_conformance.h"
 
 namespace nlsplit::testing {
 
@@ -74,6 +77,17 @@ Result<int> check_shapes(Bench& bench, uint64_t seed);
 Result<int> check_attention_passes(Bench& bench, uint64_t seed);
 // A line a kernel of the network.
 Status print_table(Bench& bench, const std::string& network, int64_t batch);
+
+// Ranks of NCCL on the first GPUs of this machine, one each, in threads of this process.
+struct NcclWorld {
+  int gpus = 2;
+  int64_t eager_bytes = 0;  // small messages between the ranks wait for their receivers, or do not
+};
+// `body` on each rank; then all is closed. The first error, which ends all ranks.
+Status over_nccl(const cuda::Backend& backend, const NcclLibrary& library, const NcclWorld& asked,
+                 const std::function<Status(NcclTransport&, MessageMemory&)>& body);
+// The suite of all transports.
+Status check_nccl_messages(const cuda::Backend& backend, const NcclLibrary& library, const NcclWorld& asked);
 
 // How many ways to run it differ from the unsplit network, or from DIR/expected.npy by more than arithmetic may.
 Result<int> check_saved(const GpuOptions& gpu, const std::string& dir);

@@ -86,11 +86,12 @@ class CpuBackend final : public Backend {
   }
   bool runs_ahead() const override { return false; }
 
-  std::span<std::byte> message(const Slot& slot, const Operand& operand) const override {
+  std::span<std::byte> message(const Slot& slot, const Operand& operand, int /*peer*/) const override {
     return {arena_.data() + address_of(device_, slot, operand),
             static_cast<size_t>(bytes_of(device_, operand).value())};
   }
-  Result<Copy> begin_copy(const Slot& /*slot*/, const Operand& /*operand*/, Direction /*direction*/) override {
+  Result<Copy> begin_copy(const Slot& /*slot*/, const Operand& /*operand*/, int /*peer*/,
+                          Direction /*direction*/) override {
     return Copy::none;
   }
   Result<bool> has_ended(Copy /*copy*/) override { CHECK(false, "nothing is copied"); }

@@ -96,7 +96,7 @@ class CudaBackend final : public Backend {
         program_(context.program),
         device_(context.own()),
         mirror_(std::move(mirror)),
-        direct_(context.device_messages && context.gpu.direct_messages),
+        direct_(context.device_messages),
         pins_(context.pins),
         kernels_(context.program.descs.size(), nullptr) {}
   CudaBackend(const CudaBackend&) = delete;
@@ -118,6 +118,7 @@ class CudaBackend final : public Backend {
   // Allocates the arena, locks what is staged, makes every computation ready.
   Status open(int number, GpuGraphs graphs) {
     RETURN_IF_ERROR(check(module_.open(number, &gpu_), fmt::format("cannot open GPU {}", number)));
+    open_.device = gpu_;
     const char* text = "";
     RETURN_IF_ERROR(check(module_.describe(gpu_, &text), "cannot ask what it is"));
     launches_.emplace(module_, gpu_, device_.name, graphs);
@@ -156,11 +157,11 @@ class CudaBackend final : public Backend {
   Result<std::span<const Ran>> finish() override;
   bool runs_ahead() const override { return true; }
 
-  std::span<std::byte> message(const Slot& slot, const Operand& operand) const override {
-    std::byte* const arena = direct_ ? memory_ : mirror_.data();
+  std::span<std::byte> message(const Slot& slot, const Operand& operand, int peer) const override {
+    std::byte* const arena = is_direct(peer) ? memory_ : mirror_.data();
     return {arena + address_of(device_, slot, operand), size(operand)};
   }
-  Result<Copy> begin_copy(const Slot& slot, const Operand& operand, Direction direction) override;
+  Result<Copy> begin_copy(const Slot& slot, const Operand& operand, int peer, Direction direction) override;
   Result<bool> has_ended(Copy copy) override;
 
   std::string notice() const override {
@@ -168,8 +169,13 @@ class CudaBackend final : public Backend {
     return why.empty() ? "" : fmt::format("{}; {}", why, without_graphs);
   }
   bool stands_in() const override { return stands_in_; }
+  const OpenGpu* gpu() const override { return &open_; }
 
  private:
+  bool is_direct(int peer) const {
+    const auto p = static_cast<size_t>(peer);
+    return p < direct_.size() && direct_[p];
+  }
   Status check(Answer why, std::string_view asked) const { return gpu_status(device_.name, asked, why); }
 
   std::byte* at(const Slot& slot, const Operand& operand) const {
@@ -201,10 +207,11 @@ class CudaBackend final : public Backend {
   const Program& program_;
   const DeviceProgram& device_;
   const Arena mirror_;
-  const bool direct_;  // messages come and go in the GPU's memory itself
+  const std::vector<bool> direct_;  // [rank]: messages with it come and go in the GPU's memory itself
   const std::vector<int> pins_;
 
   cuda::Device* gpu_ = nullptr;
+  OpenGpu open_{module_};
   std::byte* memory_ = nullptr;           // the arena
   std::vector<ByteRange> pinned_;         // of the mirror, ascending and apart
   std::vector<cuda::Kernel*> kernels_;    // by desc; nullptr: not of this device, or the host's
@@ -271,8 +278,8 @@ Status CudaBackend::copy_buffers(const WhichBuffers& which, Direction direction)
   return launches_->settle();
 }
 
-Result<Copy> CudaBackend::begin_copy(const Slot& slot, const Operand& operand, Direction direction) {
-  if (direct_) return Copy::none;
+Result<Copy> CudaBackend::begin_copy(const Slot& slot, const Operand& operand, int peer, Direction direction) {
+  if (is_direct(peer)) return Copy::none;
   if (free_copies_.empty()) {
     Event* event = nullptr;
     RETURN_IF_ERROR(check(module_.create_event(gpu_, &event), "cannot make an event"));

@@ -17,13 +17,13 @@
 
 namespace nlsplit::cuda {
 
-inline constexpr uint32_t interface_version = 2;
+inline constexpr uint32_t interface_version = 3;
 
 using Answer = const char*;  // nullptr: it worked; else why not
 
 // Work on one stream is done in order, on different ones at the same time.
-enum class Stream : int32_t { compute, copy_in, copy_out };
-inline constexpr int stream_count = 3;
+enum class Stream : int32_t { compute, copy_in, copy_out, messages };
+inline constexpr int stream_count = 4;
 
 struct Device;  // an opened GPU
 struct Event;   // a moment on a stream
@@ -38,6 +38,11 @@ struct Backend {
   void (*close)(Device* device);  // waits for what runs
   // "NVIDIA H200, sm_90, 139 GiB"; holds as long as the device.
   Answer (*describe)(Device* device, const char** text);
+  // "0000:3b:00.0", which tells it from all other GPUs of the machine; holds as long as the device.
+  Answer (*bus_id)(Device* device, const char** text);
+  // CUDA's own handle of a stream (cudaStream_t), for other libraries of CUDA. What the calling thread asks of them
+  // from here on is for this GPU.
+  Answer (*handle)(Device* device, Stream stream, void** handle);
 
   Answer (*allocate)(Device* device, uint64_t bytes, void** memory);  // of the device; aligned to 256
   Answer (*release)(Device* device, void* memory);

@@ -25,17 +25,31 @@ enum class GpuGraphs : uint8_t {
   off       // one by one
 };
 
+// How messages of devices of kind cuda travel.
+enum class GpuMessages : uint8_t {
+  direct,  // from and to the GPU's memory, where the transport takes that; else by the mirror
+  mirror,  // always by the host's memory
+  nccl     // those between two GPUs over NCCL (exec/nccl/transport_nccl.h), others as if direct
+};
+
 struct GpuOptions {
   std::string backend = {};  // the backend's file; empty: libbackend_cuda.so from beside the program
   GpuMissing missing = GpuMissing::error;
   GpuGraphs graphs = GpuGraphs::timed;
-  bool direct_messages = true;  // from and to the GPU's memory, where the transport takes that; false: by the mirror
+  GpuMessages messages = GpuMessages::direct;
+  std::string nccl = {};  // NCCL's library, a file or a name; empty: libnccl.so.2, where the loader finds it
 };
 
 struct ChosenBackend {
   const cuda::Backend* backend = nullptr;  // valid until the process ends: what CUDA has started is not unloaded
   int devices = 0;                         // 1 and above
   std::string notice = {};                 // why the CPU stands in; empty: it does not
+};
+
+// A GPU that a Backend (exec/backend.h) has opened, for libraries that work on it beside the Backend.
+struct OpenGpu {
+  const cuda::Backend& module;
+  cuda::Device* device = nullptr;
 };
 
 // A file that is not there, or finds no device, is missing; one that is no backend, or of another version, is an error

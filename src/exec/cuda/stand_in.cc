@@ -78,6 +78,9 @@ Answer describe(Device* device, const char** text) {
   return nullptr;
 }
 
+Answer bus_id(Device*, const char**) { return refuse("a CPU in place of a GPU has no place on a bus"); }
+Answer handle(Device*, Stream, void**) { return refuse("a CPU in place of a GPU has no streams of CUDA's"); }
+
 Answer allocate(Device*, uint64_t bytes, void** memory) {
   *memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   return *memory != nullptr || bytes == 0 ? nullptr : refuse("out of memory");
@@ -191,34 +194,11 @@ void range_end() {}
 }  // namespace
 
 const Backend& stand_in_backend() {
-  static constexpr Backend backend = {interface_version,
-                                      count,
-                                      open,
-                                      close,
-                                      describe,
-                                      allocate,
-                                      release,
-                                      pin,
-                                      unpin,
-                                      copy,
-                                      copy,
-                                      move,
-                                      add,
-                                      prepare,
-                                      discard,
-                                      launch,
-                                      create_event,
-                                      destroy_event,
-                                      record,
-                                      query,
-                                      wait,
-                                      elapsed,
-                                      begin_capture,
-                                      end_capture,
-                                      destroy_graph,
-                                      launch_graph,
-                                      range_begin,
-                                      range_end};
+  static constexpr Backend backend = {
+      interface_version, count,       open,          close,         describe,    bus_id,   handle, allocate,
+      release,           pin,         unpin,         copy,          copy,        move,     add,    prepare,
+      discard,           launch,      create_event,  destroy_event, record,      query,    wait,   elapsed,
+      begin_capture,     end_capture, destroy_graph, launch_graph,  range_begin, range_end};
   return backend;
 }
 

@@ -5,10 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <random>
 #include <thread>
 
 #include "exec/collectives.h"
+#include "testing/transport_conformance.h"
 
 namespace nlsplit {
 namespace {
@@ -78,45 +78,13 @@ TEST(GrpcTransport, NobodyLeavesABarrierBeforeTheLastHasCome) {
   });
 }
 
-// Many messages of all sizes between all pairs, both ways, several under way; each has its own bytes.
-TEST(GrpcTransport, BringsEveryMessageToItsRoom) {
-  constexpr int messages = 60;
-  on_all(3, [](Transport& transport) {
-    const auto text_of = [](int from, int to, int tag, int m) {
-      std::mt19937 random(static_cast<unsigned>(((from * 10 + to) * 10 + tag) * 1000 + m));
-      const size_t sizes[] = {0, 1, 1000, 65'536, 65'537, 262'144, 700'001};
-      std::string text(sizes[random() % std::size(sizes)], ' ');
-      for (size_t i = 0; i < text.size(); i += 997) text[i] = static_cast<char>(random());
-      return text;
-    };
-    struct One {
-      std::string sent, expected, got;
-      Transport::Request out, in;
-    };
-    std::vector<std::unique_ptr<One>> all;
-    const int rank = transport.rank();
-    for (int m = 0; m < messages; ++m) {
-      for (int peer = 0; peer < transport.size(); ++peer) {
-        if (peer == rank) continue;
-        const int tag = m % 3;
-        auto one = std::make_unique<One>();
-        one->sent = text_of(rank, peer, tag, m);
-        one->expected = text_of(peer, rank, tag, m);
-        one->got.resize(one->expected.size());
-        one->in = transport.irecv(peer, tag, std::as_writable_bytes(std::span(one->got)));
-        one->out = transport.isend(peer, tag, std::as_bytes(std::span(one->sent)));
-        all.push_back(std::move(one));
-      }
-    }
-    for (const auto& one : all) {
-      for (const auto request : {one->in, one->out}) {
-        int rounds = 0;
-        while (transport.test(request) == Transport::State::pending) transport.pause(rounds++);
-      }
-      EXPECT_EQ(one->got, one->expected);
-    }
-    EXPECT_TRUE(barrier(transport, false, {}).ok());
-  });
+TEST(TransportConformance, Grpc) {
+  for (const int size : {2, 3, 4}) {
+    on_all(size, [](Transport& transport) {
+      testing::HostMemory memory;
+      EXPECT_EQ(testing::conform(transport, memory), "");
+    });
+  }
 }
 
 TEST(GrpcTransport, SaysWhichWorkerIsMissing) {

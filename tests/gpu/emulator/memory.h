@@ -12,7 +12,7 @@
 
 namespace nlsplit::emulator {
 
-inline constexpr int gpus = 2;
+inline constexpr int gpus = 4;
 
 void* allocate(int gpu, size_t bytes);  // nullptr: there is no room
 bool release(int gpu, void* memory);    // false: it is not the beginning of an allocation

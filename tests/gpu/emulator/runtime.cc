@@ -18,6 +18,7 @@ struct Runtime {
   std::set<const void*> objects;
   std::map<uintptr_t, size_t> pinned;  // where pages begin, bytes
   std::string fault;
+  int shown = gpus;
 };
 
 Runtime& runtime() {
@@ -111,13 +112,15 @@ size_t objects() { return runtime().objects.size() + runtime().pinned.size(); }
 
 cudaError_t outcome() { return fault().empty() ? cudaSuccess : cudaErrorLaunchFailure; }
 int current_gpu() { return current; }
+void show_gpus(int count) { runtime().shown = count; }
 
 }  // namespace nlsplit::emulator
 
 // ---- CUDA's functions, as its manual ("CUDA Runtime API") has them
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = gpus;
+  const std::lock_guard lock(mutex());
+  *count = runtime().shown;
   return cudaSuccess;
 }
 
@@ -134,6 +137,14 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int gpu) {
   std::strcpy(properties->name, "a GPU emulated on the CPU");
   properties->major = 8;
   properties->totalGlobalMem = size_t{8} << 30;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char* bus_id, int room, int gpu) {
+  RETURN_IF_FAULTY(gpu < 0 || gpu >= gpus, cudaErrorInvalidDevice, "there is no such GPU");
+  const std::string text = fmt::format("0000:{:02x}:00.0", gpu + 1);
+  RETURN_IF_FAULTY(static_cast<size_t>(room) <= text.size(), cudaErrorInvalidValue, "no room for a bus id");
+  std::strcpy(bus_id, text.c_str());
   return cudaSuccess;
 }
 

@@ -24,6 +24,9 @@ cudaError_t outcome();  // of a call that did what it was to do: the first fault
 // ---- streams (streams.cc)
 
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
+// Work that waits for something outside: tried again until it says that it is done; what is behind it on the stream
+// waits.
+cudaError_t enqueue_until(cudaStream_t stream, std::function<bool()> attempt);
 int gpu_of(cudaStream_t stream);
 void finish(int gpu);  // all that was begun on it
 bool is_capturing();   // the calling thread: then some calls are not allowed
@@ -31,7 +34,8 @@ Random& draws();
 
 // ---- the rest (runtime.cc)
 
-int current_gpu();  // of the calling thread
+int current_gpu();          // of the calling thread
+void show_gpus(int count);  // of those that there are
 
 // Descriptors and handles that exist: what was destroyed, or never made, is found out.
 void made(const void* object);

@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -41,8 +42,8 @@ struct CUgraphExec_st {
 
 struct CUstream_st {
   int gpu = 0;
-  std::deque<std::function<void()>> queue = {};
-  std::unique_ptr<CUgraph_st> captured = {};  // what is begun goes here instead
+  std::deque<std::function<bool()>> queue = {};  // what says no waits for something outside
+  std::unique_ptr<CUgraph_st> captured = {};     // what is begun goes here instead
 };
 
 namespace {
@@ -64,10 +65,17 @@ thread_local int captures = 0;  // under way
   } while (false)
 
 void step(CUstream_st& stream) {
-  const auto work = std::move(stream.queue.front());
+  auto work = std::move(stream.queue.front());
   stream.queue.pop_front();
   const Opened opened;
-  if (fault().empty()) work();
+  if (fault().empty() && !work()) stream.queue.push_front(std::move(work));
+}
+
+std::function<bool()> done_at_once(std::function<void()> work) {
+  return [work = std::move(work)] {
+    work();
+    return true;
+  };
 }
 
 // Chance may do some of what has been begun.
@@ -80,8 +88,21 @@ void do_some() {
   }
 }
 
+// Whoever waits here keeps all other calls of the process out, as a wait for a whole GPU may. What only such a call
+// could end is a dead lock.
 void finish(CUstream_st& stream) {
-  while (!stream.queue.empty()) step(stream);
+  constexpr std::chrono::seconds patience(5);
+  const Clock::time_point begin = Clock::now();
+  while (!stream.queue.empty()) {
+    const size_t before = stream.queue.size();
+    step(stream);
+    if (stream.queue.size() < before) continue;
+    for (cudaStream_t other : streams().all) {
+      if (other != &stream && !other->queue.empty()) step(*other);
+    }
+    if (Clock::now() - begin > patience) report("a wait for all of a GPU while a message there waits for another GPU");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 cudaError_t check(cudaStream_t stream) {
@@ -96,6 +117,7 @@ void record(cudaEvent_t event, CUstream_st& stream) {
   stream.queue.push_back([moment] {
     moment->reached = true;
     moment->at = Clock::now();
+    return true;
   });
 }
 
@@ -119,7 +141,15 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work) {
     stream->captured->nodes.push_back({std::move(work)});
     return outcome();
   }
-  stream->queue.push_back(std::move(work));
+  stream->queue.push_back(done_at_once(std::move(work)));
+  do_some();
+  return outcome();
+}
+
+cudaError_t enqueue_until(cudaStream_t stream, std::function<bool()> attempt) {
+  if (const cudaError_t status = check(stream); status != cudaSuccess) return status;
+  RETURN_IF_FAULTY(stream->captured != nullptr, cudaErrorStreamCaptureUnsupported, "a message within a capture");
+  stream->queue.push_back(std::move(attempt));
   do_some();
   return outcome();
 }
@@ -291,7 +321,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t which, cudaStream_t stream) {
     if (node.event != nullptr) {
       record(node.event, *stream);
     } else {
-      stream->queue.push_back(node.work);
+      stream->queue.push_back(done_at_once(node.work));
     }
   }
   do_some();

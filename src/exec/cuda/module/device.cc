@@ -70,6 +70,9 @@ Answer open(int number, Device** device) {
   RETURN_IF_REFUSED(use(made.get()));
   cudaDeviceProp properties{};
   RETURN_IF_REFUSED(cudaGetDeviceProperties(&properties, number));
+  char bus_id[32] = {};
+  RETURN_IF_REFUSED(cudaDeviceGetPCIBusId(bus_id, sizeof bus_id, number));
+  made->bus_id = bus_id;
   made->architecture = fmt::format("sm_{}{}", properties.major, properties.minor);
   made->text = fmt::format("{}, {}, {} GiB", properties.name, made->architecture, properties.totalGlobalMem >> 30);
   for (cudaStream_t& stream : made->streams) {
@@ -84,6 +87,17 @@ Answer open(int number, Device** device) {
 
 Answer describe(Device* device, const char** text) {
   *text = device->text.c_str();
+  return nullptr;
+}
+
+Answer bus_id(Device* device, const char** text) {
+  *text = device->bus_id.c_str();
+  return nullptr;
+}
+
+Answer handle(Device* device, Stream stream, void** handle) {
+  RETURN_IF_REFUSED(use(device));
+  *handle = device->stream(stream);
   return nullptr;
 }
 
@@ -251,33 +265,10 @@ void range_end() { nvtxRangePop(); }
 
 extern "C" __attribute__((visibility("default"))) const nlsplit::cuda::Backend* nlsplit_cuda_backend() {
   using namespace nlsplit::cuda;
-  static constexpr Backend backend = {interface_version,
-                                      count,
-                                      open,
-                                      close,
-                                      describe,
-                                      allocate,
-                                      release,
-                                      pin,
-                                      unpin,
-                                      copy_in,
-                                      copy_out,
-                                      move,
-                                      add,
-                                      prepare,
-                                      discard,
-                                      launch,
-                                      create_event,
-                                      destroy_event,
-                                      record,
-                                      query,
-                                      wait,
-                                      elapsed,
-                                      begin_capture,
-                                      end_capture,
-                                      destroy_graph,
-                                      launch_graph,
-                                      range_begin,
-                                      range_end};
+  static constexpr Backend backend = {
+      interface_version, count,       open,          close,         describe,    bus_id,   handle, allocate,
+      release,           pin,         unpin,         copy_in,       copy_out,    move,     add,    prepare,
+      discard,           launch,      create_event,  destroy_event, record,      query,    wait,   elapsed,
+      begin_capture,     end_capture, destroy_graph, launch_graph,  range_begin, range_end};
   return &backend;
 }

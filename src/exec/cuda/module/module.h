@@ -23,6 +23,7 @@ struct Device {
   cudnnHandle_t convolutions = nullptr;  // of the compute stream
   std::string text;
   std::string architecture;  // "sm_90"
+  std::string bus_id;        // "0000:3b:00.0"
   bool capturing = false;    // of the thread that computes
 
   cudaStream_t stream(Stream which) const { return streams[static_cast<int>(which)]; }

@@ -48,7 +48,7 @@ class EmulatedGpu : public ::testing::Test {
 TEST_F(EmulatedGpu, IsFoundAndSaysWhatItIs) {
   const auto chosen = choose_backend({backend_path, GpuMissing::error});
   ASSERT_TRUE(chosen.ok()) << chosen.error().to_string();
-  EXPECT_EQ(chosen->devices, 2);
+  EXPECT_EQ(chosen->devices, 4);
   const auto bench = Bench::open(*chosen->backend);
   ASSERT_TRUE(bench.ok()) << bench.error().to_string();
   EXPECT_EQ(bench->text(), "a GPU emulated on the CPU, sm_80, 8 GiB");
