@@ -26,12 +26,15 @@ DeviceBuffers::DeviceBuffers(const Lowering& lowering, const std::vector<int>& l
       row_major_(g_.values.size()),
       blocked_(g_.values.size()),
       named_(g_.values.size(), false),
-      states_(g_.values.size(), false) {
+      states_(g_.values.size(), false),
+      changed_(g_.values.size(), false) {
   for (const OrderedSlot& slot : l_.slots[at(d_)]) {
     const bool own = slot.stage >= 0 && slot.stage < l_.stages();
     if (own && !runs_here(slot.stage)) stages_here_.push_back(slot.stage);
   }
   for (const ValueId state : l_.graph->states) states_[state.index()] = true;
+  const std::vector<ValueId> changed = l_.training == nullptr ? l_.graph->states : changed_weights(l_.training->nodes);
+  for (const ValueId weight : changed) changed_[weight.index()] = true;
 }
 
 bool DeviceBuffers::runs_here(int stage) const {
@@ -240,9 +243,8 @@ Operand DeviceBuffers::state(int stage, ValueId root) {
   place = {add_stored(own_name(root), value.type, BufferKind::state, value.state ? l_.micro_batches() : 1), root};
   if (const auto part = l_.network->state_parts.find(value.name); part != l_.network->state_parts.end())
     out_.buffers[place.buffer.index()].part = part->second;
-  const std::vector<ValueId> weights = l_.training == nullptr ? l_.graph->states : changed_weights(l_.training->nodes);
   // An optimizer's and a network's own begin as zeros.
-  if (value.state || std::ranges::find(weights, root) == weights.end()) return {place.buffer};
+  if (value.state || !changed_[root.index()]) return {place.buffer};
   Buffer& buffer = out_.buffers[place.buffer.index()];
   buffer.has_content = true;
   buffer.content = value.content;

@@ -129,7 +129,7 @@ class DeviceBuffers {
   std::vector<bool> named_;                              // [value]: a buffer has its name
   std::unordered_set<std::string> made_up_;              // names that are no value's
   std::unordered_multimap<uint64_t, BufferId> weights_;  // by content
-  std::vector<bool> states_;                             // [value]
+  std::vector<bool> states_, changed_;                   // [value]; changed: a weight that is a state
   std::map<ValueId, BufferId> parts_;
   std::map<int, BufferId> gradients_, squares_;                // by stage
   std::map<std::pair<int, size_t>, BufferId> bucket_buffers_;  // by stage and number

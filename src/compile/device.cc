@@ -7,6 +7,11 @@
 #include "compile/device_writer.h"
 
 namespace nlsplit::inline compiler {
+namespace {
+
+constexpr size_t instrs_of_turn = 3;  // mostly: it adds, sends and receives
+
+}  // namespace
 
 DeviceWriter::DeviceWriter(const Lowering& lowering, const std::vector<int>& layouts, int device, Interned& interned,
                            Program& program)
@@ -43,19 +48,27 @@ DeviceWriter::DeviceWriter(const Lowering& lowering, const std::vector<int>& lay
   if (interned_->empty()) interned_->assign(g_.nodes.size(), -1);
 }
 
-void DeviceWriter::write() {
+WrittenDevice DeviceWriter::write() {
   if (d_ == l_.source) buffers_.add_inputs();
   if (d_ == l_.sink) buffers_.add_outputs();
   for (const OrderedSlot& slot : l_.slots[at(d_)]) {
     const int m = slot.phase == Phase::step ? -1 : slot.micro_batch;
     out_.order.push_back({variant_of(slot), m, {}});
+    written_.first.push_back(first_);
   }
+  out_.buffers.shrink_to_fit();
   buffers_.settle();
   std::erase_if(in_place_, [&](const InPlace& pair) {
     return out_.buffer(pair.result).kind != BufferKind::scratch || out_.buffer(pair.held).kind != BufferKind::scratch;
   });
-  assign_instances(instance_rules(), l_.micro_batches(), out_);
-  place_buffers(out_, buffers_.lifetimes(), in_place_);
+  written_.device = d_;
+  written_.rules = instance_rules();
+  written_.touched = find_touched(out_, written_.rules.instanced);
+  written_.scratch = buffers_.lifetimes();
+  written_.in_place = std::move(in_place_);
+  assign_instances(written_.rules, written_.touched, l_.micro_batches(), out_);
+  place_buffers(out_, written_.scratch, written_.in_place);
+  return std::move(written_);
 }
 
 InstanceRules DeviceWriter::instance_rules() const {
@@ -94,7 +107,9 @@ int DeviceWriter::variant_of(const OrderedSlot& slot) {
     ++number;
   }
   const int segment = static_cast<int>(out_.segments.size());
+  marks_.clear();
   out_.segments.push_back(make_segment(slot, number));
+  written_.marks.push_back(std::move(marks_));
   variants_.push_back({&slot, segment, first_});
   return segment;
 }
@@ -186,6 +201,7 @@ void DeviceWriter::compute_and_send(Segment& segment, const OrderedSlot& slot, c
   size_t next = 0;
   std::vector<ReductionTurn> turns;  // left to take
   if (slot.reduces) turns = l_.reductions[at(slot.stage)].turns;
+  segment.instrs.reserve(slot.recvs.size() + nodes.size() + turns.size() * instrs_of_turn + slot.sends.size());
   const auto take_due = [&](size_t behind) {
     const auto due = std::ranges::find_if(turns, [&](const ReductionTurn& turn) { return turn.behind > behind; });
     std::for_each(turns.begin(), due, [&](const ReductionTurn& turn) { take_turn(segment, slot.stage, turn); });
@@ -199,24 +215,25 @@ void DeviceWriter::compute_and_send(Segment& segment, const OrderedSlot& slot, c
     take_due(n);
     for (; next < slot.sends.size() && !is_credit(slot.sends[next]); ++next) {
       if (g_.value(l_.flows[at(slot.sends[next].flow)].root).producer.index() != n) break;
-      send(segment, slot.sends[next]);
+      send(segment, slot, next);
     }
   }
   begin_end();
   take_due(ReductionTurn::at_the_end);
-  for (; next < slot.sends.size(); ++next) send(segment, slot.sends[next]);
+  for (; next < slot.sends.size(); ++next) send(segment, slot, next);
 }
 
 void DeviceWriter::feed(Segment& segment, const OrderedSlot& slot) {
   int cut = -1;
-  for (const Port& port : slot.sends) {
+  for (size_t i = 0; i < slot.sends.size(); ++i) {
+    const Port& port = slot.sends[i];
     const Flow& flow = l_.flows[at(port.flow)];
     if (port.flow != cut && graph_.is_input_part(flow.root)) {
       const BufferId message = buffers_.message(flow);
       emit(segment, cut_input(flow.root, {message, buffers_.place_of(flow.root, 0).as}));
       cut = port.flow;
     }
-    send(segment, port);
+    send(segment, slot, i);
   }
 }
 
@@ -245,21 +262,25 @@ Instr DeviceWriter::copy(Operand from, Operand to, std::string label) {
 
 void DeviceWriter::receive(Segment& segment, const OrderedSlot& slot) {
   moment_ = 0;
-  for (const Port& port : slot.recvs) {
+  for (size_t i = 0; i < slot.recvs.size(); ++i) {
+    const Port& port = slot.recvs[i];
     const BufferId buffer = is_credit(port) ? buffers_.credit_in() : buffers_.message(l_.flows[at(port.flow)]);
     emit(segment, transfer(Opcode::recv, {buffer}, port));
+    marks_.push_back({PeerMark::Kind::recv, segment.instrs.size() - 1, segment.instrs.size(), i, {}});
   }
   if (std::ranges::any_of(slot.recvs, [this](const Port& port) { return is_credit(port); }))
     emit(segment, copy({buffers_.credit_in()}, {buffers_.token()}, "credit"));
 }
 
-void DeviceWriter::send(Segment& segment, const Port& port) {
+void DeviceWriter::send(Segment& segment, const OrderedSlot& slot, size_t number) {
+  const Port& port = slot.sends[number];
   if (is_credit(port))
     emit(segment, copy({buffers_.token()}, {buffers_.credit_out()}, "credit"));
   else if (const Flow& flow = l_.flows[at(port.flow)]; l_.is_converted(flow) && !is_converted_when_made(flow))
     convert(segment, flow);
   const BufferId buffer = is_credit(port) ? buffers_.credit_out() : buffers_.message(l_.flows[at(port.flow)]);
   emit(segment, transfer(Opcode::send, {buffer}, port));
+  marks_.push_back({PeerMark::Kind::send, segment.instrs.size() - 1, segment.instrs.size(), number, {}});
 }
 
 namespace {
@@ -286,8 +307,16 @@ std::vector<int> flow_layouts(const Lowering& lowering) {
 void allocate(Lowering& lowering) {
   const std::vector<int> layouts = flow_layouts(lowering);
   Interned interned;
-  for (size_t d = 0; d < lowering.program.devices.size(); ++d)
-    DeviceWriter(lowering, layouts, static_cast<int>(d), interned, lowering.program).write();
+  std::vector<WrittenDevice> written;  // that others may be replicas of
+  for (size_t i = 0; i < lowering.program.devices.size(); ++i) {
+    const auto d = static_cast<int>(i);
+    const auto like =
+        std::ranges::find_if(written, [&](const WrittenDevice& other) { return is_replica(lowering, other, d); });
+    if (like != written.end())
+      write_replica(lowering, *like, d);
+    else
+      written.push_back(DeviceWriter(lowering, layouts, d, interned, lowering.program).write());
+  }
 }
 
 }  // namespace nlsplit::inline compiler

@@ -46,8 +46,11 @@ void DeviceWriter::take_turn(Segment& segment, int stage, const ReductionTurn& t
     return instructions_of(rounds[round], reduction.group, static_cast<int>(member), here.places,
                            sums_are_copied(bucket.reduce.rounds, round));
   };
+  const size_t begin = segment.instrs.size();
   if (turn.round > 0) emit_all(of_round(turn.round - 1).finish);
   if (turn.round < rounds.size()) emit_all(of_round(turn.round).begin);
+  marks_.push_back(
+      {PeerMark::Kind::turn, begin, segment.instrs.size(), 0, {stage, turn, here.places, here.collective}});
   if (turn.round == rounds.size() && reduction.keeps_share) keep_share(segment, stage, turn.bucket);
 }
 

@@ -3,6 +3,7 @@
 //   device_values.cc  computations, where they find their operands and where they put their results
 //   device_sums.cc    sums of gradients: reducing them over replicas, and shares of them (ZeRO)
 //   device_steps.cc   what the steps of a device's stages have in common: tied weights, clipping
+//   replica.h         the part of a replica, after that of another one
 #pragma once
 
 #include <map>
@@ -16,6 +17,7 @@
 #include "compile/collectives.h"
 #include "compile/instances.h"
 #include "compile/lowering.h"
+#include "compile/replica.h"
 #include "compile/shares.h"
 #include "program/in_place.h"
 
@@ -29,7 +31,8 @@ class DeviceWriter {
   // layouts: [flow]: the block of channels that its messages are stored in; 0: row-major.
   DeviceWriter(const Lowering& lowering, const std::vector<int>& layouts, int device, Interned& interned,
                Program& program);
-  void write();
+  // Once.
+  WrittenDevice write();
 
  private:
   // In which layouts a root can be read in the segment being made.
@@ -75,7 +78,7 @@ class DeviceWriter {
   // A credit's value means nothing: copying it is what makes the computations behind it wait for it, and it for those
   // before.
   void receive(Segment& segment, const OrderedSlot& slot);
-  void send(Segment& segment, const Port& port);
+  void send(Segment& segment, const OrderedSlot& slot, size_t port);
 
   // A moment counts instructions in the work of their stage and phase: first what is received, then by the node, which
   // has the same number in all variants of a segment.
@@ -172,6 +175,8 @@ class DeviceWriter {
   int steps_here_ = 0;                 // slots that update weights
   std::set<size_t> stepped_;           // nodes of the step that are computed
   std::vector<InPlace> in_place_;
+  std::vector<PeerMark> marks_;  // of the segment being made
+  WrittenDevice written_;
   int64_t moment_ = 0;
   std::vector<Variant> variants_;
   std::vector<int> begun_;                                            // stages whose sums have begun

@@ -17,11 +17,29 @@ struct Life {
   bool lives() const { return begin <= end; }
 };
 
-struct Touched {
-  // [segment]: by buffer; whole: inputs, outputs and states that each micro-batch has one of
-  std::vector<std::vector<BufferId>> instanced, whole;
-  std::vector<bool> leaves;  // [buffer]: it is sent
-};
+// Round robin past instances that are in use; answers how many there are. sorted, until: to work with.
+int share_instances(std::span<Life> lives, size_t at_least, std::vector<Life*>& sorted, std::vector<double>& until) {
+  sorted.clear();
+  for (Life& life : lives) {
+    if (life.lives()) sorted.push_back(&life);
+  }
+  if (!std::ranges::is_sorted(sorted, {}, &Life::begin)) std::ranges::stable_sort(sorted, {}, &Life::begin);
+  until.assign(at_least, -1);
+  size_t next = 0;
+  for (Life* life : sorted) {
+    size_t instance = until.size();
+    for (size_t k = 0; k < until.size() && instance == until.size(); ++k) {
+      if (until[(next + k) % until.size()] < life->begin) instance = (next + k) % until.size();
+    }
+    if (instance == until.size()) until.push_back(0);
+    until[instance] = life->end;
+    next = (instance + 1) % until.size();
+    life->instance = static_cast<int>(instance);
+  }
+  return static_cast<int>(until.size());
+}
+
+}  // namespace
 
 Touched find_touched(const DeviceProgram& device, const std::vector<bool>& instanced) {
   Touched touched{std::vector<std::vector<BufferId>>(device.segments.size()),
@@ -51,32 +69,7 @@ Touched find_touched(const DeviceProgram& device, const std::vector<bool>& insta
   return touched;
 }
 
-// Round robin past instances that are in use; answers how many there are. sorted, until: to work with.
-int share_instances(std::span<Life> lives, size_t at_least, std::vector<Life*>& sorted, std::vector<double>& until) {
-  sorted.clear();
-  for (Life& life : lives) {
-    if (life.lives()) sorted.push_back(&life);
-  }
-  if (!std::ranges::is_sorted(sorted, {}, &Life::begin)) std::ranges::stable_sort(sorted, {}, &Life::begin);
-  until.assign(at_least, -1);
-  size_t next = 0;
-  for (Life* life : sorted) {
-    size_t instance = until.size();
-    for (size_t k = 0; k < until.size() && instance == until.size(); ++k) {
-      if (until[(next + k) % until.size()] < life->begin) instance = (next + k) % until.size();
-    }
-    if (instance == until.size()) until.push_back(0);
-    until[instance] = life->end;
-    next = (instance + 1) % until.size();
-    life->instance = static_cast<int>(instance);
-  }
-  return static_cast<int>(until.size());
-}
-
-}  // namespace
-
-void assign_instances(const InstanceRules& rules, int micro_batches, DeviceProgram& device) {
-  const Touched touched = find_touched(device, rules.instanced);
+void assign_instances(const InstanceRules& rules, const Touched& touched, int micro_batches, DeviceProgram& device) {
   const size_t count = at(micro_batches);
   constexpr size_t unused = ~size_t{0};
   std::vector<size_t> lives_of(device.buffers.size(), unused);  // [buffer]: the first of `count` in `lives`

@@ -19,9 +19,17 @@ struct InstanceRules {
   int room = 0;                  // where as many as live: at least so many
 };
 
+// What the slots of a device touch.
+struct Touched {
+  // [segment]: by buffer; whole: inputs, outputs and states that each micro-batch has one of
+  std::vector<std::vector<BufferId>> instanced, whole;
+  std::vector<bool> leaves;  // [buffer]: it is sent
+};
+Touched find_touched(const DeviceProgram& device, const std::vector<bool>& instanced);
+
 // An instance holds one micro-batch's value from when the value is there to its last use. Where there are as many as
 // live at once, there are two at least of what leaves, so that the next can be made while it is under way. Inputs and
 // outputs have one for each micro-batch. Sets Buffer::instances and Slot::instances.
-void assign_instances(const InstanceRules& rules, int micro_batches, DeviceProgram& device);
+void assign_instances(const InstanceRules& rules, const Touched& touched, int micro_batches, DeviceProgram& device);
 
 }  // namespace nlsplit::inline compiler

@@ -363,7 +363,7 @@ TEST(Lower, AnInstanceIsNotUsedAgainBeforeItsMicroBatchIsOver) {
   InstanceRules rules;
   rules.instanced = {true};
   for (size_t i = 0; i < device.order.size(); ++i) rules.slots.push_back({static_cast<double>(i), {}});
-  assign_instances(rules, 3, device);
+  assign_instances(rules, find_touched(device, rules.instanced), 3, device);
   std::vector<int> used;
   for (const Slot& slot : device.order) used.push_back(instance_of(device, slot, BufferId(0)));
   EXPECT_EQ(used, (std::vector<int>{0, 1, 0, 0, 1, 0}));
