@@ -78,13 +78,13 @@ bool Variants::enough(const ScoredPlan& plan, const std::string& schedule) const
   const auto at = seen_.find(kind_of(plan, schedule));
   if (at == seen_.end() || at->second.size() < most) return false;
   const std::vector<double> cuts = cuts_of(plan);
-  const Respects mine = estimated(plan);
+  const PlanMetrics mine = estimated_metrics(plan);
   const auto stands_for_it = [&](const Seen& other) {
     for (size_t s = 0; s < cuts.size(); ++s) {
       if (std::abs(cuts[s] - other.cuts[s]) * static_cast<double>(cuts.size()) >= alike_cuts) return false;
     }
     for (size_t r = 0; r < mine.size(); ++r) {
-      if (other.respects[r] > mine[r] * clearly_faster) return false;
+      if (other.metrics[r] > mine[r] * clearly_faster) return false;
     }
     return true;
   };
@@ -92,7 +92,7 @@ bool Variants::enough(const ScoredPlan& plan, const std::string& schedule) const
 }
 
 void Variants::note(const ScoredPlan& plan, const std::string& schedule) {
-  seen_[kind_of(plan, schedule)].push_back({cuts_of(plan), estimated(plan)});
+  seen_[kind_of(plan, schedule)].push_back({cuts_of(plan), estimated_metrics(plan)});
 }
 
 }  // namespace nlsplit::inline ranking

@@ -30,14 +30,14 @@ class Variants {
 
   explicit Variants(const std::vector<double>& node_shares);
 
-  // `most` plans noted before are alike, and by what search says no more than 2 % worse in any respect.
+  // `most` plans noted before are alike, and by what search says no more than 2 % worse by any metric.
   bool enough(const ScoredPlan& plan, const std::string& schedule) const;
   void note(const ScoredPlan& plan, const std::string& schedule);
 
  private:
   struct Seen {
     std::vector<double> cuts;  // share of the work before each
-    Respects respects;
+    PlanMetrics metrics;
   };
   using Kind = std::pair<std::vector<int64_t>, std::string>;  // micro-batches and devices of the stages; schedule
   Kind kind_of(const ScoredPlan& plan, const std::string& schedule) const;

@@ -2,13 +2,13 @@
 // candidates cannot be among the best.
 //
 //   Pruning pruning(wanted, Objective::throughput);
-//   for (…) if (pruning.worth(scored)) { …; pruning.note(&scored, score, respects_of(estimate), plan); }
+//   for (…) if (pruning.worth(scored)) { …; pruning.note(&scored, score, metrics_of(estimate), plan); }
 //
 // Search has cheap estimates of every plan: its time at least, the time of one micro-batch, the computing time of its
 // busiest device, and the bytes of a stage. The exact figures are never below some share of these, which is nearly the
 // same for all plans of a ranking (links that overlap, messages that leave early). Pruning learns the lowest share from
 // the plans of a kind it sees. Then it skips plans whose estimates say that they are neither among the best by the
-// objective nor the best of their kind in another respect. So the table has the order of all candidates, unless a
+// objective nor the best of their kind by another metric. So the table has the order of all candidates, unless a
 // skipped plan beats its estimate by more than any plan that was timed.
 #pragma once
 
@@ -26,15 +26,15 @@ namespace nlsplit::inline ranking {
 
 // What the verdict compares: seconds of a batch, of a micro-batch, bytes of the largest device, computing seconds of
 // the busiest device.
-using Respects = std::array<double, 4>;
-Respects respects_of(const Estimate& estimate);
-Respects estimated(const ScoredPlan& plan);  // what search says of them
+using PlanMetrics = std::array<double, 4>;
+PlanMetrics metrics_of(const Estimate& estimate);
+PlanMetrics estimated_metrics(const ScoredPlan& plan);  // what search says of them
 
 class Pruning {
  public:
   // How many plans are timed before any is skipped: of all; of plans that are not splits, whose estimates are closer;
   // of plans with stages split inside their layers, which take long to lower.
-  static constexpr size_t surely_timed = 100, surely_timed_yardsticks = 3, surely_timed_inside = 12;
+  static constexpr size_t min_timed = 100, min_timed_unsplit = 3, min_timed_inside = 12;
   static constexpr size_t enough_alike = 3;  // of one schedule and micro-batch count, to learn from
 
   // wanted: how many of the best by the objective must not be missed. training: how many micro-batches are under way
@@ -46,19 +46,19 @@ class Pruning {
   // What the plan's score is no less than, as far as the plans before it tell.
   double least_score(const ScoredPlan& plan) const;
 
-  // A plan that was lowered and fits: `score` is what the best are chosen by, no less than the objective's respect, and
+  // A plan that was lowered and fits: `score` is what the best are chosen by, no less than the objective's metric, and
   // in training (without splits inside layers) no less than the estimate.
   // found: as search found it; nullptr: it was not found by search.
-  void note(const ScoredPlan* found, double score, const Respects& exact, const Plan& plan);
+  void note(const ScoredPlan* found, double score, const PlanMetrics& exact, const Plan& plan);
 
  private:
   struct Alike {
-    size_t noted = 0;  // that search found
-    Respects share;    // lowest exact / estimated
+    size_t noted = 0;   // that search found
+    PlanMetrics share;  // lowest exact / estimated
   };
   struct Kind {
     size_t noted = 0;
-    Respects share, least;                               // least: lowest of all
+    PlanMetrics share, least;                            // least: lowest of all
     std::map<std::pair<int, std::string>, Alike> alike;  // in training: by micro-batches and schedule
   };
   // Those with stages split inside their layers are a kind of their own: their estimates are less near.
@@ -66,9 +66,9 @@ class Pruning {
   static size_t kind(const Plan& plan) { return has_splits(plan) ? inside : static_cast<size_t>(kind_of(plan)); }
 
   // alike: nullptr: it is not training.
-  double expected(const ScoredPlan& plan, const Alike* alike, size_t respect) const;
+  double expected(const ScoredPlan& plan, const Alike* alike, size_t metric) const;
 
-  size_t wanted_, objective_;  // objective_: index into Respects
+  size_t wanted_, objective_;  // objective_: index into PlanMetrics
   bool training_;
   std::priority_queue<double> best_;  // the `wanted_` lowest scores
   std::array<Kind, plan_kind_count + 1> kinds_;

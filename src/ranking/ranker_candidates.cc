@@ -68,7 +68,7 @@ void Ranker::choose_yardsticks() {
   for (std::vector<Candidate*>& kind : kinds) {
     std::ranges::stable_sort(kind, {}, [](const Candidate* candidate) { return candidate->bound; });
     for (size_t i = 0; i < kind.size(); ++i) {
-      if (many_yardsticks_ && i >= Pruning::surely_timed_yardsticks) continue;
+      if (many_yardsticks_ && i >= Pruning::min_timed_unsplit) continue;
       kind[i]->bound = 0;
       if (many_yardsticks_) continue;
       kind[i]->must_judge = true;

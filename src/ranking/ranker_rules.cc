@@ -11,7 +11,7 @@ namespace {
 
 // Layers of all the rules' plans, each replica's counted, up to which all of them are timed. Of more, two of each rule,
 // by their bounds; others if they may be better.
-constexpr size_t most_rule_layers = 100'000, surely_timed_of_a_rule = 2;
+constexpr size_t most_rule_layers = 100'000, min_timed_of_a_rule = 2;
 
 }  // namespace
 
@@ -64,7 +64,7 @@ void Ranker::choose_rules() {
     std::vector<Candidate*>& plans = of_rule[b];
     std::ranges::stable_sort(plans, {},
                              [](const Candidate* plan) { return plan->found ? plan->found->bound_seconds : 0; });
-    if (layers > most_rule_layers && plans.size() > surely_timed_of_a_rule) plans.resize(surely_timed_of_a_rule);
+    if (layers > most_rule_layers && plans.size() > min_timed_of_a_rule) plans.resize(min_timed_of_a_rule);
   }
   for (const std::vector<Candidate*>& plans : of_rule) {
     for (Candidate* plan : plans) {

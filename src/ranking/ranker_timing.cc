@@ -6,9 +6,9 @@
 #include <cmath>
 #include <limits>
 
-#include "ranking/ahead.h"
 #include "ranking/alike.h"
 #include "ranking/ranker.h"
+#include "ranking/speculation.h"
 
 namespace nlsplit::inline ranking {
 namespace {
@@ -89,8 +89,8 @@ Status Ranker::time_candidates(Pruning& pruning, std::vector<Candidate>& fitting
     const Candidate& candidate = candidates_[i];
     return worth(candidate) && known_misfit(candidate.ranked.plan) == nullptr && !too_much(candidate);
   };
-  Ahead<Timed> ahead(candidates_.size(), workers(), farthest_ahead, wanted,
-                     [&](size_t i) { return time(candidates_[i]); });
+  Speculation<Timed> speculation(candidates_.size(), workers(), farthest_ahead, wanted,
+                                 [&](size_t i) { return time(candidates_[i]); });
   for (size_t i = 0; i < candidates_.size(); ++i) {
     if (i % 64 == 0) progress("timing plans", i, candidates_.size());
     if (interrupted()) {
@@ -107,9 +107,9 @@ Status Ranker::time_candidates(Pruning& pruning, std::vector<Candidate>& fitting
     if (const Misfit* known = known_misfit(candidate.ranked.plan))
       timed.too_large = *known;
     else
-      timed = ahead.take(i);
+      timed = speculation.take(i);
     Status noted = ok_status();
-    ahead.change([&] {
+    speculation.change([&] {
       noted = note(candidate, timed);
       if (candidate.found) (has_splits(candidate.ranked.plan) ? inside : layers) += work_of(*candidate.found);
     });
@@ -124,9 +124,9 @@ Status Ranker::time_candidates(Pruning& pruning, std::vector<Candidate>& fitting
     } else {
       candidate.lowered = std::move(timed.lowered);
     }
-    ahead.change([&] {
+    speculation.change([&] {
       if (!prune) return;
-      Respects exact = respects_of(*timed.estimate);
+      PlanMetrics exact = metrics_of(*timed.estimate);
       double score = score_of(goal_, *timed.estimate);
       if (scenario_.training && candidate.found && !has_splits(candidate.ranked.plan)) {
         exact[0] = std::max(exact[0], candidate.found->bound_seconds);
@@ -364,12 +364,12 @@ void Ranker::choose_champions(const std::vector<Estimate>& estimates) {
 // Of these the best in each respect must be judged.
 template <class Among>
 void Ranker::choose_best(const std::vector<Estimate>& estimates, const Among& among) {
-  Respects least;
-  std::array<size_t, std::tuple_size_v<Respects>> champion = {};
+  PlanMetrics least;
+  std::array<size_t, std::tuple_size_v<PlanMetrics>> champion = {};
   least.fill(std::numeric_limits<double>::infinity());
   for (size_t i = 0; i < candidates_.size(); ++i) {
     if (!among(candidates_[i])) continue;
-    const Respects scores = respects_of(estimates[i]);
+    const PlanMetrics scores = metrics_of(estimates[i]);
     for (size_t s = 0; s < scores.size(); ++s) {
       if (scores[s] >= least[s]) continue;
       least[s] = scores[s];

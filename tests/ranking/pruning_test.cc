@@ -34,12 +34,12 @@ Pruning after(size_t plans, size_t wanted) {
 }
 
 TEST(Pruning, LooksAtSomeInAnyCase) {
-  EXPECT_TRUE(after(Pruning::surely_timed - 1, 10).worth(split(1e9, 1, 1)));
-  EXPECT_FALSE(after(Pruning::surely_timed, 10).worth(split(1e9, 1, 1)));
+  EXPECT_TRUE(after(Pruning::min_timed - 1, 10).worth(split(1e9, 1, 1)));
+  EXPECT_FALSE(after(Pruning::min_timed, 10).worth(split(1e9, 1, 1)));
 }
 
 TEST(Pruning, LeavesOutWhatCannotBeAmongTheBest) {
-  const Pruning pruning = after(Pruning::surely_timed, 10);
+  const Pruning pruning = after(Pruning::min_timed, 10);
   // The tenth takes 12.5 s. What is said to take 10 s takes 12.5 s.
   EXPECT_TRUE(pruning.worth(split(10, 1, 1)));
   EXPECT_FALSE(pruning.worth(split(10.1, 1, 1)));
@@ -47,13 +47,13 @@ TEST(Pruning, LeavesOutWhatCannotBeAmongTheBest) {
 
 // Whole models are held against whole models: many that are worse than the best splits are left out, but for the best.
 TEST(Pruning, KeepsTheBestOfEachKind) {
-  Pruning pruning = after(Pruning::surely_timed, 10);
+  Pruning pruning = after(Pruning::min_timed, 10);
   const auto single = [](double bound) {
     ScoredPlan plan = split(bound, bound, bound);
     plan.plan.stages = {{0, 2, {DeviceId(0)}}};
     return plan;
   };
-  for (size_t i = 0; i < Pruning::surely_timed_yardsticks; ++i) {
+  for (size_t i = 0; i < Pruning::min_timed_unsplit; ++i) {
     EXPECT_TRUE(pruning.worth(single(50))) << i;
     const ScoredPlan plan = single(50);
     pruning.note(&plan, 60, {60, 60, 1e9, 60}, plan.plan);
@@ -64,7 +64,7 @@ TEST(Pruning, KeepsTheBestOfEachKind) {
 }
 
 TEST(Pruning, KeepsWhatIsClearlyBetterInAnotherRespect) {
-  const Pruning pruning = after(Pruning::surely_timed, 10);
+  const Pruning pruning = after(Pruning::min_timed, 10);
   EXPECT_TRUE(pruning.worth(split(1e9, 0.9, 1)));
   EXPECT_TRUE(pruning.worth(split(1e9, 1, 0.9)));
   EXPECT_FALSE(pruning.worth(split(1e9, 0.99, 0.99))) << "2 % are nothing";
@@ -75,7 +75,7 @@ TEST(Pruning, KeepsWhatIsClearlyBetterInAnotherRespect) {
 
 // One plan that beats its bound: others may.
 TEST(Pruning, LearnsHowFarTheBoundIsFromTheTruth) {
-  Pruning pruning = after(Pruning::surely_timed, 10);
+  Pruning pruning = after(Pruning::min_timed, 10);
   const ScoredPlan overlapped = split(100, 1, 1);
   pruning.note(&overlapped, 50, {50, 1.25, 1.25e9, 1.25}, overlapped.plan);
   EXPECT_TRUE(pruning.worth(split(24.9, 1, 1)));
@@ -84,14 +84,14 @@ TEST(Pruning, LearnsHowFarTheBoundIsFromTheTruth) {
 
 // Stages split inside their layers are held against each other, and the best split may be one of either kind.
 TEST(Pruning, JudgesSplitsInsideLayersByTheirLike) {
-  Pruning pruning = after(Pruning::surely_timed, 10);
+  Pruning pruning = after(Pruning::min_timed, 10);
   const auto inside = [](double bound, double latency) {
     ScoredPlan plan = split(bound, latency, 2);
     plan.memory_bytes = 2e9;
     plan.plan.stages = {{0, 2, {DeviceId(0), DeviceId(1)}, Split{SplitAxis::tensor, false, {1, 1}}}};
     return plan;
   };
-  for (size_t i = 0; i < Pruning::surely_timed_inside; ++i) {
+  for (size_t i = 0; i < Pruning::min_timed_inside; ++i) {
     EXPECT_TRUE(pruning.worth(inside(100, 10))) << i;
     const ScoredPlan plan = inside(100, 10);
     pruning.note(&plan, 200, {200, 20, 4e9, 4}, plan.plan);

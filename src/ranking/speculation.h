@@ -2,11 +2,11 @@
 // are wanted. Other cores compute ahead the next items that look wanted by now. Results that are not taken are wasted.
 // Which items are taken, and their results, are the same as with one core.
 //
-//   Ahead<Timed> ahead(plans.size(), workers, 256, worth, time);
+//   Speculation<Timed> speculation(plans.size(), workers, 256, worth, time);
 //   for (size_t i = 0; i < plans.size(); ++i) {
 //     if (!worth(i)) continue;
-//     const Timed timed = ahead.take(i);
-//     ahead.change([&] { learn_from(timed); });   // whatever worth() looks at
+//     const Timed timed = speculation.take(i);
+//     speculation.change([&] { learn_from(timed); });   // whatever worth() looks at
 //   }
 #pragma once
 
@@ -25,18 +25,18 @@
 namespace nlsplit::inline ranking {
 
 template <class Made>
-class Ahead {
+class Speculation {
  public:
   // wanted: does not depend on items before the last that was taken. farthest: how many items ahead of that are
   // computed at most. make: is called on several threads at once.
-  Ahead(size_t count, size_t workers, size_t farthest, std::function<bool(size_t)> wanted,
-        std::function<Made(size_t)> make)
+  Speculation(size_t count, size_t workers, size_t farthest, std::function<bool(size_t)> wanted,
+              std::function<Made(size_t)> make)
       : count_(count), workers_(workers), farthest_(farthest), wanted_(std::move(wanted)), make_(std::move(make)) {
     for (size_t t = 1; t < workers; ++t) threads_.emplace_back([this] { work(); });
   }
-  Ahead(const Ahead&) = delete;
-  Ahead& operator=(const Ahead&) = delete;
-  ~Ahead() {
+  Speculation(const Speculation&) = delete;
+  Speculation& operator=(const Speculation&) = delete;
+  ~Speculation() {
     {
       const std::lock_guard lock(mutex_);
       over_ = true;
