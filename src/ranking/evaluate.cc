@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
+#include "base/hash.h"
+#include "program/verify.h"
 #include "ranking/shorter.h"
 #include "ranking/training_costs.h"
 
@@ -14,6 +17,7 @@ namespace {
 
 // Of each device of the Program.
 std::vector<PhaseTimes> phases_of(const LoweredPlan& lowered) {
+  if (lowered.digest) return lowered.digest->phases;
   std::vector<PhaseTimes> times(lowered.program.devices.size(), PhaseTimes{});
   for (const Activity& activity : lowered.timed.activities) {
     if (activity.is_transfer) continue;
@@ -198,6 +202,7 @@ Result<TimedGraph> timed_graph_of(const LoweredPlan& lowered, const Cluster& clu
 }
 
 std::vector<int> micro_batches_of(const LoweredPlan& lowered) {
+  if (lowered.digest) return lowered.digest->micro_batches;
   std::vector<int> micro_batches;
   micro_batches.reserve(lowered.timed.activities.size());
   for (const Activity& activity : lowered.timed.activities) {
@@ -208,6 +213,48 @@ std::vector<int> micro_batches_of(const LoweredPlan& lowered) {
     micro_batches.push_back(device.order[static_cast<size_t>(at.slot)].micro_batch);
   }
   return micro_batches;
+}
+
+// An online plan has no order beforehand.
+uint64_t slots_of(const LoweredPlan& lowered) {
+  if (lowered.digest) return lowered.digest->slots;
+  if (lowered.online) return 0;
+  std::vector<int> slots;
+  for (const DeviceProgram& device : lowered.program.devices) {
+    if (device.order.empty()) continue;  // it is in the plan, and has nothing to do
+    const uint64_t name = hash_text(device.name);
+    slots.insert(slots.end(), {static_cast<int>(name), static_cast<int>(name >> 32)});
+    for (const Slot& slot : device.order) {
+      const Segment& segment = device.segments[static_cast<size_t>(slot.segment)];
+      slots.insert(slots.end(), {segment.stage, segment.shard, static_cast<int>(segment.phase), slot.micro_batch});
+    }
+  }
+  return hash_bytes(slots.data(), slots.size() * sizeof(int));
+}
+
+// Its dependencies are known, unless they are those of an online plan, or of one that does not fit.
+Status verify(const LoweredPlan& lowered) {
+  if (lowered.digest) return lowered.digest->sound;
+  const bool known = !lowered.online && lowered.too_large == nullptr;
+  return known ? verify(lowered.program, lowered.dependencies) : verify(lowered.program);
+}
+
+void keep_digest(LoweredPlan& lowered) {
+  const auto keep = [](LoweredPlan& plan, Status sound) {
+    PlanDigest digest{std::move(sound), micro_batches_of(plan), phases_of(plan), slots_of(plan)};
+    for (DeviceProgram& device : plan.program.devices) {
+      device.buffers = {};
+      device.segments = {};
+      device.order = {};
+    }
+    plan.program.descs = {};
+    plan.dependencies = {};
+    plan.timed.members = {};
+    plan.timed.member_offset = {};
+    plan.digest = std::move(digest);
+  };
+  keep(lowered, verify(lowered));
+  for (LoweredPlan& other : lowered.others) keep(other, ok_status());
 }
 
 Latency latency_of(const std::vector<int>& micro_batches, int count, const Timing& timing) {

@@ -14,6 +14,14 @@
 
 namespace nlsplit::inline ranking {
 
+// What is wanted of a plan's Program and its dependencies after verify().
+struct PlanDigest {
+  Status sound;                    // verify's word
+  std::vector<int> micro_batches;  // micro_batches_of
+  std::vector<PhaseTimes> phases;  // of each device of the Program
+  uint64_t slots = 0;              // slots_of
+};
+
 struct LoweredPlan {
   Program program;
   Dependencies dependencies;     // of an online plan the free ones
@@ -27,6 +35,7 @@ struct LoweredPlan {
   const DeviceProgram* too_large =
       nullptr;                     // into `program`: the first device whose memory is too small; then nothing is timed
   std::optional<PlanParts> parts;  // if error bars are wanted
+  std::optional<PlanDigest> digest;  // then of the Program only the names and sizes of its devices are left
   // Of a plan on networks with fewer blocks (ranking/shorter.h): this one's weight, and the others. Arenas are those of
   // the whole plan.
   double weight = 1;
@@ -65,11 +74,19 @@ Result<LoweredPlan> lower_shorter(const Scenario& scenario, const std::vector<Sh
 // estimates: of this one and the others.
 Estimate whole_estimate(const Scenario& scenario, const LoweredPlan& lowered, const std::vector<Estimate>& estimates);
 
+// As program/verify.h says.
+Status verify(const LoweredPlan& lowered);
+
+// Verifies the plan and keeps a digest instead of its Program and dependencies, which take most of its memory.
+void keep_digest(LoweredPlan& lowered);
+
 // Its activities on these costs.
 Result<TimedGraph> timed_graph_of(const LoweredPlan& lowered, const Cluster& cluster, const CostTable& costs);
 
 // [activity]: the micro-batch it is for; -1: none.
 std::vector<int> micro_batches_of(const LoweredPlan& lowered);
+// RankedPlan::slots
+uint64_t slots_of(const LoweredPlan& lowered);
 // How long micro-batches are under way, from their first activity to their last. `count`: of them.
 struct Latency {
   double mean = 0, longest = 0;

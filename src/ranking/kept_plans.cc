@@ -31,11 +31,18 @@ size_t bytes_of(const LoweredPlan& lowered) {
                  bytes_of(deps.edge_begin) + bytes_of(deps.edges) + bytes_of(timed.activities) +
                  bytes_of(timed.edge_begin) + bytes_of(timed.edges) + bytes_of(timed.members) +
                  bytes_of(timed.member_offset);
+  if (lowered.digest) bytes += bytes_of(lowered.digest->micro_batches);
   for (const LoweredPlan& other : lowered.others) bytes += bytes_of(other);
   return bytes;
 }
 
+bool KeptPlans::wants(double score) {
+  const std::lock_guard lock(mutex_);
+  return (kept_.size() < most_plans_ && bytes_ < most_bytes_) || (!kept_.empty() && score < kept_.rbegin()->score);
+}
+
 KeptPlan KeptPlans::keep(double score, LoweredPlan lowered) {
+  lowered.dependencies.edges.shrink_to_fit();  // there is room for twice as many
   const size_t bytes = bytes_of(lowered);
   if (bytes > most_bytes_) return nullptr;
   auto plan = std::make_shared<std::optional<LoweredPlan>>(std::move(lowered));

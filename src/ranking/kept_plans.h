@@ -22,7 +22,9 @@ size_t bytes_of(const LoweredPlan& lowered);
 class KeptPlans {
  public:
   KeptPlans(size_t most_plans, size_t most_bytes) : most_plans_(most_plans), most_bytes_(most_bytes) {}
-  // score: smaller is better. nullptr: it is too large.
+  // score: smaller is better. Whether a plan with this one would be kept now, unless it is too large.
+  bool wants(double score);
+  // nullptr: it is too large.
   KeptPlan keep(double score, LoweredPlan lowered);
 
  private:

@@ -101,6 +101,8 @@ class Ranker {
   // On shorter networks where that is less work. It takes so many of layers_lowered's layers.
   Result<LoweredPlan> lower(const Plan& plan) const;
   size_t work_of(const ScoredPlan& scored) const;
+  // Whether nothing is wanted of its Program after verify() but a digest.
+  bool may_keep_digest(const Plan& plan) const { return !wants_noise() && !wants_parts_ && !has_splits(plan); }
   bool wants_noise() const { return scenario_.noise && (options_.noise || options_.robust); }
   static bool is_yardstick(const Candidate& candidate) {
     return !candidate.ranked.own && !is_split(candidate.ranked.plan);
@@ -151,6 +153,7 @@ class Ranker {
   bool too_much_work(const ScoredPlan& scored, size_t layers, size_t inside) const;
   const Misfit* known_misfit(const Plan& plan) const;
   std::optional<Plan> without_idle(const Plan& plan, const LoweredPlan& lowered) const;
+  void keep(const Candidate& candidate, const Plan& plan, LoweredPlan lowered, Timed& timed) const;
   Timed time(const Candidate& candidate) const;
   Status note(Candidate& candidate, const Timed& timed);
   bool has_no_schedule(const Candidate& candidate, const Error& error) const;

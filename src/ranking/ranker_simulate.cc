@@ -6,8 +6,6 @@
 #include <numeric>
 
 #include "base/cores.h"
-#include "base/hash.h"
-#include "program/verify.h"
 #include "ranking/ranker.h"
 
 namespace nlsplit::inline ranking {
@@ -31,12 +29,7 @@ void keep_times_only(LoweredPlan& plan) {
   plan.dependencies = {};
   plan.timed.members = {};
   plan.timed.member_offset = {};
-}
-
-// Its dependencies are known, unless they are those of an online plan, or of one that does not fit.
-Status verify(const LoweredPlan& lowered) {
-  const bool known = !lowered.online && lowered.too_large == nullptr;
-  return known ? verify(lowered.program, lowered.dependencies) : verify(lowered.program);
+  plan.digest = {};
 }
 
 const LoweredPlan& part_of(const LoweredPlan& lowered, size_t part) {
@@ -57,30 +50,17 @@ void note_idle(const Cluster& cluster, RankedPlan& ranked) {
   }
 }
 
-// RankedPlan::slots. An online plan has no order beforehand.
-uint64_t hash_of_slots(const LoweredPlan& lowered) {
-  if (lowered.online) return 0;
-  std::vector<int> slots;
-  for (const DeviceProgram& device : lowered.program.devices) {
-    if (device.order.empty()) continue;  // it is in the plan, and has nothing to do
-    const uint64_t name = hash_text(device.name);
-    slots.insert(slots.end(), {static_cast<int>(name), static_cast<int>(name >> 32)});
-    for (const Slot& slot : device.order) {
-      const Segment& segment = device.segments[static_cast<size_t>(slot.segment)];
-      slots.insert(slots.end(), {segment.stage, segment.shard, static_cast<int>(segment.phase), slot.micro_batch});
-    }
-  }
-  return hash_bytes(slots.data(), slots.size() * sizeof(int));
-}
-
 }  // namespace
 
-// The largest first: while one is simulated in a child of this process others are lowered.
+// Those that are lowered already first: others take their memory then. The largest first: while one is simulated in a
+// child of this process others are lowered.
 Status Ranker::simulate(std::vector<Judging>& plans) {
   std::vector<Judging*> order;
   for (Judging& plan : plans) order.push_back(&plan);
-  std::ranges::stable_sort(order, std::greater(),
-                           [](const Judging* plan) { return size_of(plan->candidate.ranked.plan); });
+  std::ranges::stable_sort(order, std::greater(), [](const Judging* plan) {
+    const KeptPlan& kept = plan->candidate.lowered;
+    return std::pair(kept && *kept, size_of(plan->candidate.ranked.plan));
+  });
   struct Part {
     size_t plan, part;  // into `order`
   };
@@ -142,7 +122,10 @@ void Ranker::lower_some(std::span<Judging* const> plans) const {
           plan.lowered = std::move(**kept);
         else
           plan.lowered = lower(plan.candidate.ranked.plan);
-        if (plan.lowered->ok()) plan.sound = verify(plan.lowered->value());
+        if (!plan.lowered->ok()) return;
+        LoweredPlan& lowered = plan.lowered->value();
+        if (!lowered.digest && may_keep_digest(plan.candidate.ranked.plan)) keep_digest(lowered);
+        plan.sound = verify(lowered);
       },
       workers());
 }
@@ -168,7 +151,7 @@ void Ranker::sum_up(Judging& plan) const {
   std::ranges::copy(lowered.notes, std::back_inserter(ranked.notes));
   if (ranked.own) note_idle(scenario_.cluster, ranked);
   ranked.promise = lowered.promise;
-  ranked.slots = hash_of_slots(lowered);
+  ranked.slots = slots_of(lowered);
   ranked.layers = layers_of(ranked.plan);
   if (has_splits(ranked.plan)) count_costs_of(lowered.program, plan.costs);
   if (wants_parts_) lowered.parts = nlsplit::parts_of(lowered, scenario_.cluster, costs_);

@@ -188,6 +188,14 @@ std::optional<Plan> Ranker::without_idle(const Plan& plan, const LoweredPlan& lo
   return rest == plan ? std::nullopt : std::optional(std::move(rest));
 }
 
+// If it is among the best so far.
+void Ranker::keep(const Candidate& candidate, const Plan& plan, LoweredPlan lowered, Timed& timed) const {
+  const double score = fast_score(candidate, *timed.estimate);
+  if (!kept_->wants(score)) return;
+  if (may_keep_digest(plan)) keep_digest(lowered);
+  timed.lowered = kept_->keep(score, std::move(lowered));
+}
+
 Ranker::Timed Ranker::time(const Candidate& candidate) const {
   Plan plan = candidate.ranked.plan;
   Timed timed;
@@ -202,7 +210,7 @@ Ranker::Timed Ranker::time(const Candidate& candidate) const {
     if (!candidate.ranked.own && candidate.rules == 0) timed.without_idle = without_idle(plan, *lowered);
     if (prompts_matter()) add_prompts(plan, timed);
     if (noise_bound_) timed.noise_factor = noise_bound_->factor(*lowered, timed.estimate->makespan_s);
-    if (kept_) timed.lowered = kept_->keep(fast_score(candidate, *timed.estimate), *std::move(lowered));
+    if (kept_) keep(candidate, plan, *std::move(lowered), timed);
   }
   return timed;
 }

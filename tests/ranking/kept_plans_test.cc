@@ -24,6 +24,16 @@ TEST(KeptPlans, AreTheBestOfThoseThatCame) {
   EXPECT_EQ((*between)->dependencies.instances.size(), 3U);
 }
 
+TEST(KeptPlans, WantThoseThatWouldBeKept) {
+  KeptPlans kept(2, 1 << 20);
+  EXPECT_TRUE(kept.wants(9));
+  const KeptPlan slow = kept.keep(3, with_instances(1));
+  EXPECT_TRUE(kept.wants(9));  // there is room
+  const KeptPlan fast = kept.keep(1, with_instances(1));
+  EXPECT_TRUE(kept.wants(2));
+  EXPECT_FALSE(kept.wants(4));
+}
+
 TEST(KeptPlans, TakeNoMoreMemoryThanTheyMay) {
   const size_t bytes = bytes_of(with_instances(100));
   EXPECT_GE(bytes, 100 * sizeof(Instance));
