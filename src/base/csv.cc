@@ -37,7 +37,7 @@ Result<CsvRow> parse_csv_line(std::string_view line) {
         if (line[i] == '"') ++i;
         cells.back() += line[i];
       }
-      if (i + 1 < line.size() && line[i + 1] != ',') return invalid_input("something behind a quoted cell");
+      if (i + 1 < line.size() && line[i + 1] != ',') return invalid_input("something after a quoted cell");
     }
   }
   return cells;

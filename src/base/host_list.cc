@@ -61,7 +61,7 @@ Result<ListedHost> host_of_line(std::string_view line) {
   std::string_view name = words.front();
   if (const size_t colon = name.find(':'); colon != std::string_view::npos) {
     const auto count = number_of(name.substr(colon + 1), 1, most_cores);
-    if (!count) return invalid_input(fmt::format("'{}': behind ':' stands how many cores may be used", shown(name)));
+    if (!count) return invalid_input(fmt::format("'{}': after ':' comes the number of cores to use", shown(name)));
     host.cores = *count;
     name = name.substr(0, colon);
   }
@@ -78,8 +78,8 @@ Result<ListedHost> host_of_line(std::string_view line) {
       return invalid_input(fmt::format("'{}' is neither slots=N nor max_slots=N", shown(word)));
     const auto count = number_of(word.substr(equals + 1), 1, most_cores);
     if (!count)
-      return invalid_input(
-          fmt::format("'{}': '{}' is no number from 1 to {}", shown(word), shown(word.substr(equals + 1)), most_cores));
+      return invalid_input(fmt::format("'{}': '{}' is not a number from 1 to {}", shown(word),
+                                       shown(word.substr(equals + 1)), most_cores));
     if (!is_most) host.cores = *count;
   }
   return host;
@@ -230,8 +230,8 @@ Result<std::vector<int>> parse_slurm_counts(std::string_view text, const std::st
       times = rest.ends_with(')') ? number_of(rest.substr(0, rest.size() - 1), 1, most_listed_hosts) : std::nullopt;
     }
     if (!count || !times || counts.size() + static_cast<size_t>(*times) > most_listed_hosts)
-      return invalid_input(
-          fmt::format("{} '{}': '{}' is no count of processors, as 4 or 4(x3)", said_by, shown(text), shown(part)));
+      return invalid_input(fmt::format("{} '{}': '{}' is not a count of processors such as 4 or 4(x3)", said_by,
+                                       shown(text), shown(part)));
     counts.insert(counts.end(), static_cast<size_t>(*times), *count);
   }
   if (counts.empty()) return invalid_input(fmt::format("{}: no count of processors in it", said_by));

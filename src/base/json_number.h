@@ -18,7 +18,7 @@ T whole_number(const nlohmann::json& value) {
                                  : value.is_number_integer() && fits(value.get<int64_t>()))
     return value.get<T>();
   throw nlohmann::json::type_error::create(302,
-                                           fmt::format("{} is no integer from {} to {}", value.dump(),
+                                           fmt::format("{} is not an integer from {} to {}", value.dump(),
                                                        std::numeric_limits<T>::min(), std::numeric_limits<T>::max()),
                                            &value);
 }

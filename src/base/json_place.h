@@ -44,7 +44,7 @@ struct JsonPlace {
   JsonPlace element(size_t index) const { return {&(*value)[index], fmt::format("{}/{}", path, index)}; }
 
   Status must_be_object(std::initializer_list<std::string_view> keys) const {
-    if (!value->is_object()) return wrong(fmt::format("{} is no object", excerpt()));
+    if (!value->is_object()) return wrong(fmt::format("{} is not an object", excerpt()));
     for (const auto& [key, ignored] : value->items()) {
       if (std::find(keys.begin(), keys.end(), key) == keys.end())
         return not_supported(fmt::format("the key \"{}\" is not known", key));
@@ -52,10 +52,10 @@ struct JsonPlace {
     return ok_status();
   }
   Status must_be_array() const {
-    return value->is_array() ? ok_status() : Status(wrong(fmt::format("{} is no list", excerpt())));
+    return value->is_array() ? ok_status() : Status(wrong(fmt::format("{} is not a list", excerpt())));
   }
   Result<std::string> text() const {
-    if (!value->is_string()) return wrong(fmt::format("{} is no text", excerpt()));
+    if (!value->is_string()) return wrong(fmt::format("{} is not a string", excerpt()));
     return value->get<std::string>();
   }
   Result<bool> flag(bool if_missing) const {
@@ -66,10 +66,10 @@ struct JsonPlace {
   Result<int64_t> integer() const {
     if (value->is_number_unsigned() ? value->get<uint64_t>() <= INT64_MAX : value->is_number_integer())
       return value->get<int64_t>();
-    return wrong(fmt::format("{} is no integer", excerpt()));
+    return wrong(fmt::format("{} is not an integer", excerpt()));
   }
   Result<double> number() const {
-    if (!value->is_number()) return wrong(fmt::format("{} is no number", excerpt()));
+    if (!value->is_number()) return wrong(fmt::format("{} is not a number", excerpt()));
     return value->get<double>();
   }
 };

@@ -40,7 +40,7 @@ Result<OutputLock> OutputLock::take(const std::string& output, std::string file)
       if (errno != EWOULDBLOCK) return lock;  // a file system without locks
       const auto holder = read_file(file);
       return invalid_input(fmt::format("another run is writing to '{}' ({}): wait for it, or write elsewhere", output,
-                                       holder && !holder->empty() ? *holder : "it does not say who it is"));
+                                       holder && !holder->empty() ? *holder : "its process is unknown"));
     }
     if (!still_there(held.get(), file)) continue;
     const std::string who = this_process();

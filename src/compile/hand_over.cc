@@ -65,7 +65,7 @@ Result<HandOver> hand_over_states(const PlannedGraph& prompts, const PlannedGrap
   std::map<DeviceId, std::vector<size_t>> moved;  // nodes that change states which tokens have there
   for (const auto& [name, state] : to) {
     const auto same = from.find(name);
-    if (same == from.end()) return unsupported(fmt::format("state {} of tokens is none of prompts", name));
+    if (same == from.end()) return unsupported(fmt::format("state {} of decode is not a state of prefill", name));
     if (same->second.device != state.device) moved[state.device].push_back(same->second.node);
   }
   if (from.size() != to.size()) return unsupported("prompts have states that tokens have not");

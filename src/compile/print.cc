@@ -64,7 +64,7 @@ std::string print_placement(const Lowering& lowering) {
   }
   if (lowering.training != nullptr) {
     const StepNodes& step = lowering.training->nodes;
-    text += fmt::format("each device: {} before its updates; {} behind them\n", names_of(lowering, step.before_updates),
+    text += fmt::format("each device: {} before its updates; {} after them\n", names_of(lowering, step.before_updates),
                         names_of(lowering, step.behind_updates));
   }
   for (const Flow& flow : lowering.flows) {

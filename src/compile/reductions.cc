@@ -38,7 +38,7 @@ Status check_sums(const Lowering& lowering) {
       const auto [before, is_first] = last.try_emplace({slot.stage, slot.phase}, slot.micro_batch);
       if (!is_first && before->second > slot.micro_batch) {
         return unsupported(
-            fmt::format("schedule {}: {} has the {} behind that of micro-batch {}: its sums are not exact", name,
+            fmt::format("schedule {}: {} has the {} after that of micro-batch {}: its sums are not exact", name,
                         lowering.cluster->device(lowering.devices[d]).name, slot_text(slot), before->second));
       }
       before->second = slot.micro_batch;

@@ -50,7 +50,7 @@ Status check_shares(const Lowering& lowering, int stage) {
   const auto name = [&](int device) { return lowering.cluster->device(lowering.devices[at(device)]).name; };
   if (least->second != most->second) {
     return refused(
-        fmt::format("{} of each micro-batch: replicas need as many of them as each other, and {} has {}, {} has {}",
+        fmt::format("{} of each micro-batch: all replicas need the same number of them, and {} has {}, {} has {}",
                     lowering.training == nullptr ? "gathers the weights" : "reduces the gradients", name(least->first),
                     least->second, name(most->first), most->second));
   }

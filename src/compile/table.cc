@@ -55,7 +55,7 @@ class TableCheck {
     const std::vector<int>& devices = lowering_.stage_devices[at(slot.stage)];
     if (std::ranges::find(devices, d) == devices.end())
       return wrong(fmt::format("device {} runs {}, but does not have that stage", d, slot_text(slot)));
-    if (slot.phase == Phase::init) return wrong("it has an init slot, which is no work of a micro-batch");
+    if (slot.phase == Phase::init) return wrong("it has an init slot, which is not part of a micro-batch");
     if (slot.phase == Phase::step) {
       const std::pair<int, int> step{d, slot.stage};
       if (std::ranges::find(steps_, step) != steps_.end())

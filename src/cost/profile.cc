@@ -25,7 +25,7 @@ Result<std::optional<Bytes>> take_moved(std::string_view& text) {
   int64_t value = -1;
   const auto [end, failure] = std::from_chars(number.data(), number.data() + number.size(), value);
   if (failure != std::errc() || end != number.data() + number.size() || value < 0)
-    return invalid_input(fmt::format("'{}' is no number of bytes", number));
+    return invalid_input(fmt::format("'{}' is not a number of bytes", number));
   text = text.substr(0, at);
   return std::optional(bytes(value));
 }
@@ -107,7 +107,7 @@ Result<ProfileKey> parse_profile_key(std::string_view key) {
     const std::string_view number = text.substr(at + on.size(), text.size() - cores_word.size() - at - on.size());
     const auto [end, failure] = std::from_chars(number.data(), number.data() + number.size(), parsed.cores);
     if (failure != std::errc() || end != number.data() + number.size() || parsed.cores < 2) {
-      Error error = invalid_input(fmt::format("'{}' is no number of cores", number));
+      Error error = invalid_input(fmt::format("'{}' is not a number of cores", number));
       error.fragment = key;
       return error;
     }
@@ -117,7 +117,7 @@ Result<ProfileKey> parse_profile_key(std::string_view key) {
   ASSIGN_OR_RETURN(parsed.desc, parse_signature(text));
   RETURN_IF_ERROR(check_computation(parsed.desc));
   if (parsed.moved && info(parsed.desc.op).scalars == nullptr)
-    return invalid_input(fmt::format("{} always moves as many bytes", name_of(parsed.desc.op)));
+    return invalid_input(fmt::format("{} always moves the same number of bytes", name_of(parsed.desc.op)));
   return parsed;
 }
 

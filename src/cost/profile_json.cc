@@ -39,7 +39,7 @@ Result<json> parse_json(const std::string& path, const std::string& text) {
     return json::parse(text);
   } catch (const json::parse_error& e) {
     Error error = invalid_input(e.byte > text.size() && !text.empty() ? "the file ends in the middle: it was cut short"
-                                                                      : "this is not JSON, so it is no profile");
+                                                                      : "this is not JSON, so it is not a profile");
     error.where = location_of(path, text, e.byte);
     return error;
   } catch (const json::exception& e) {  // a number no double can hold
@@ -110,7 +110,7 @@ Status check_format(const json& root) {
   if (!root.is_object()) return invalid_input("a profile is a JSON object");
   const auto format = root.find("format");
   if (format == root.end() || *format != format_name) {
-    return invalid_input(fmt::format("this is no profile: \"format\" must be \"{}\"{}", format_name,
+    return invalid_input(fmt::format("this is not a profile: \"format\" must be \"{}\"{}", format_name,
                                      format == root.end() ? "" : fmt::format(", it is {}", format->dump())));
   }
   const auto version = root.find("version");

@@ -209,7 +209,8 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
   give_back_freed();  // what weights and states were received in
   waiting.patience_s = options.watchdog_s;
   if (options.check_numbers && backend->runs_ahead() && options.notice)
-    options.notice(fmt::format("device {} does not look for what is no number: a GPU keeps it to itself", device.name));
+    options.notice(
+        fmt::format("device {} does not look for NaN and infinity: the values stay on its GPU", device.name));
   Executions executions(session, *backend, transport, options, watch, std::move(task.clock));
 
   SessionResult result;

@@ -89,7 +89,7 @@ Status check_node(const Graph& graph, size_t index, std::vector<bool>& made) {
         return wrong(fmt::format("its output {} stands before {}, which it reads", value.name, graph.value(read).name));
     }
     if (i > 0 && output != ValueId(node.outputs[0].index() + i)) {
-      return wrong(fmt::format("its output {} does not stand right behind the one before", value.name));
+      return wrong(fmt::format("its output {} does not follow directly after the one before", value.name));
     }
     if (index > 0 && i == 0 && graph.nodes[index - 1].outputs[0] > output) {
       return wrong(fmt::format("its output {} stands before the previous node's", value.name));
@@ -103,11 +103,11 @@ Status check_node(const Graph& graph, size_t index, std::vector<bool>& made) {
     }
     made[output.index()] = true;
   }
-  if (!node.epilogue.empty() && node.outputs.size() != 1) return wrong("steps fused behind several outputs");
+  if (!node.epilogue.empty() && node.outputs.size() != 1) return wrong("steps fused after several outputs");
   for (const EpilogueStep& step : node.epilogue) {
     const bool binary = step.op == Op::Add || step.op == Op::Mul;
     if (!binary && !has(step.op, traits::is_step))
-      return wrong(fmt::format("{} cannot be fused behind it", name_of(step.op)));
+      return wrong(fmt::format("{} cannot be fused after it", name_of(step.op)));
     if (binary != step.operand.valid())
       return wrong(fmt::format("fused {} has the wrong number of operands", name_of(step.op)));
     const TensorType& type = graph.value(node.outputs[0]).type;
@@ -226,7 +226,7 @@ std::string to_string(const TensorType& type) {
 
 Result<TensorType> parse_tensor_type(std::string_view text) {
   const auto wrong = [&] {
-    return invalid_input(fmt::format("{} is no tensor type; write e.g. f32[1,3,224,224]", text));
+    return invalid_input(fmt::format("{} is not a tensor type; write e.g. f32[1,3,224,224]", text));
   };
   TensorType type;
   for (const int block : {4, 8, 16}) {
@@ -347,7 +347,7 @@ Status check_states(const Graph& graph) {
   for (size_t v = 0; v < graph.values.size(); ++v) {
     const Value& value = graph.values[v];
     if (!value.state) continue;
-    if (value.kind != ValueKind::weight) return invalid_input(fmt::format("state {} is no weight", value.name));
+    if (value.kind != ValueKind::weight) return invalid_input(fmt::format("state {} is not a weight", value.name));
     if (!changed[v] || reads[v] != 1)
       return invalid_input(fmt::format("state {} is to be read once, by the node that changes it", value.name));
   }

@@ -126,7 +126,7 @@ StoredTensor rows_of(const StoredTensor& tensor, const FusedRows& rows, std::str
 std::string misfit_of_layers(int64_t layers, size_t tensors) {
   constexpr size_t least = 6, most = 10000;  // tensors of a layer; layers
   if (layers <= static_cast<int64_t>(std::min(tensors / least, most))) return "";
-  return fmt::format("{} layers; {} tensors do not make so many, or they are more than {}", layers, tensors, most);
+  return fmt::format("{} layers; {} tensors are too few, or there are more than {} layers", layers, tensors, most);
 }
 
 Status check_elements(const std::string& file, const LlamaSizes& sizes) {

@@ -65,7 +65,7 @@ struct FusedRows {
 };
 std::optional<FusedRows> fused_rows(std::string_view weight, const LlamaSizes& sizes, const LlamaKind& kind);
 
-// What is wrong with so many layers of a file with so many tensors: "2 layers; 11 tensors do not make so many, …".
+// What is wrong with so many layers of a file with so many tensors: "2 layers; 11 tensors are too few, …".
 // Empty: nothing.
 std::string misfit_of_layers(int64_t layers, size_t tensors);
 

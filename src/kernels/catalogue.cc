@@ -46,7 +46,7 @@ std::string refuse_any(const ComputeDesc& desc, Isa isa) {
   if (!desc.epilogue.empty() && desc.outputs.size() != 1) return "an epilogue of several results";
   for (const DescStep& step : desc.epilogue) {
     if (!has(step.op, traits::is_step) && step.op != Op::Add && step.op != Op::Mul)
-      return fmt::format("{} is no epilogue step", name_of(step.op));
+      return fmt::format("{} is not an epilogue step", name_of(step.op));
   }
   return {};
 }
@@ -140,7 +140,7 @@ std::string refuse_unless_blocked(const ComputeDesc& desc) {
 
 std::string refuse_other_steps(const ComputeDesc& desc) {
   const bool plain = desc.epilogue.empty() || desc.outputs[0].dtype == DType::f32;
-  return plain ? "" : "the steps behind it are not in f32";
+  return plain ? "" : "the steps after it are not in f32";
 }
 
 bool has_other_types(const ComputeDesc& desc) {
@@ -263,7 +263,7 @@ Result<KernelId> choose_kernel(const ComputeDesc& desc, Level level, const Kerne
 
 Status verify(const ComputeDesc& desc) {
   if (!is_in_catalogue(desc.kernel.name))
-    return invalid_input(fmt::format("\"{}\" is no kernel of the catalogue", to_string(desc.kernel)));
+    return invalid_input(fmt::format("\"{}\" is not a kernel of the catalogue", to_string(desc.kernel)));
   const auto refused = [&](std::string_view why) {
     return invalid_input(fmt::format("kernel {} cannot run {}: {}", to_string(desc.kernel), signature(desc), why));
   };

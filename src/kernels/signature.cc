@@ -71,7 +71,7 @@ Result<ComputeDesc> parse_signature(std::string_view text) {
   auto desc = read(text);
   if (desc && signature(*desc) != text) desc = invalid_input(fmt::format("it would be \"{}\"", signature(*desc)));
   if (desc) return desc;
-  Error error = invalid_input("this is no signature of a computation: " + desc.error().message);
+  Error error = invalid_input("this is not a signature of a computation: " + desc.error().message);
   error.fragment = text;
   return error;
 }

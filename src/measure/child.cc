@@ -202,7 +202,7 @@ Status run_nlsim(const std::string& nlsim, const std::vector<std::string>& argum
   }
   if (end->code == 0) return ok_status();
   if (end->code > 128) return lost("nlsim was ended by " + describe_signal(end->code - 128));
-  const std::string why = fmt::format("nlsim {} failed with exit code {}; what it said stands above",
+  const std::string why = fmt::format("nlsim {} failed with exit code {}; its messages are above",
                                       arguments.empty() ? "" : arguments[0], end->code);
   return end->code == 2 ? invalid_input(why) : end->code == 3 ? lost(why) : failed(why);
 }

@@ -109,7 +109,7 @@ Result<std::vector<int>> ranks_on(const LaunchArguments& arguments, const std::v
     std::vector<int>& left = free[host];
     if (left.empty())
       return invalid_input(
-          fmt::format("{} devices on host {} need as many ranks there: --workers {}=ADDRESS:PORT once "
+          fmt::format("{} devices on host {} need one rank each there: --workers {}=ADDRESS:PORT once "
                       "more",
                       std::ranges::count(hosts, host), host, host));
     ranks.push_back(left.front());

@@ -260,7 +260,7 @@ std::vector<Stage> megatron(const Graph& graph, const Cluster& cluster, const Se
 constexpr std::string_view no_blocks = "the network has no repeated blocks, or fewer than devices";
 
 constexpr std::array<Baseline, 8> all_generation_baselines = {{
-    {"even-layers", "as many blocks on each device", even_blocks, no_blocks},
+    {"even-layers", "equally many blocks on each device", even_blocks, no_blocks},
     {"llama.cpp", "blocks by free memory", llama_cpp, no_blocks},
     {"exo", "blocks by memory, one each at least", exo, no_blocks},
     {"cake", "blocks by speed", cake, no_blocks},

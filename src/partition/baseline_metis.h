@@ -2,9 +2,9 @@
 // partitioning irregular graphs", SIAM J. Sci. Comput. 20, 1998), as people use it for placing networks.
 //
 // The layers are its vertices, weighted by their seconds on the first device, the values between them its edges,
-// weighted by their bytes; as many parts as devices, each to be as large as its device is fast. METIS knows no
-// direction, so its parts are no pipeline: they are put in the order of their layers' mean place, and the fewest
-// seconds of layers are moved that make each part a run of layers.
+// weighted by their bytes. There is one part for each device, with work in proportion to its speed. METIS ignores
+// directions, so its parts are not a pipeline: they are ordered by their layers' mean place, and as few seconds of
+// layers as possible are moved to make each part contiguous.
 #pragma once
 
 #include <span>

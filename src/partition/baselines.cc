@@ -149,7 +149,7 @@ std::vector<Stage> pipedream(const Graph& graph, const Cluster& cluster, const S
 }
 
 constexpr std::array<Baseline, 5> all_baselines = {{
-    {"even-layers", "as many layers on each device", even_layers},
+    {"even-layers", "equally many layers on each device", even_layers},
     {"memory-proportional", "layers in proportion to memory (exo, llama.cpp)", memory_proportional},
     {"balance-compute", "equal computing as on the first device (torchgpipe)", balance_compute},
     {"pipedream", "equal devices, one link speed, replicas (PipeDream)", pipedream,

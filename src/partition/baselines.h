@@ -18,7 +18,7 @@ struct Baseline {
   std::string_view why_none = {};  // what no stages mean
 };
 
-// even-layers          as many layers on each device
+// even-layers          equally many layers on each device
 // memory-proportional  layers in proportion to the devices' memory, as exo's ring and llama.cpp's layer split do
 // balance-compute      the slowest stage as quick as it can be, by the times of the first device, transfers for free:
 //                      torchgpipe's balance_by_time (Kim et al., 2020, section 3.2)

@@ -44,7 +44,7 @@ std::string PieceGraph::unused(const std::string& wanted, std::unordered_set<std
 std::vector<ValueId> PieceGraph::emit(Node node, const std::vector<std::string>& value_names, int stage, int shard,
                                       int origin, const Region& region) {
   auto types = infer(node.op, input_types(graph_, node), node.attrs);
-  CHECK(types.ok(), fmt::format("splitting made a {} '{}' that is none: {}", name_of(node.op), node.name,
+  CHECK(types.ok(), fmt::format("splitting made an invalid {} '{}': {}", name_of(node.op), node.name,
                                 types.ok() ? "" : types.error().message));
   Place place{stage, shard, 0};
   for (const ValueId read : reads_of(node)) {

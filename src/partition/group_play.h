@@ -1,6 +1,6 @@
-// One micro-batch through the shards of a stage: each computes its parts in order, as soon as what it takes of others
-// is there. In training also the way back: gradients from the last node to the first, each with what was taken forward
-// given back, and the gradients by a node's weights behind those by its inputs.
+// Simulates one micro-batch in the shards of a stage: each computes its parts in order, as soon as the pieces from the
+// other shards are there. In training also the backward pass, from the last node to the first: gradients of received
+// pieces return to their senders, and a node's weight gradient follows its input gradient.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// Pieces of a graph's nodes (partition/split_rules.h), each found once for all nodes that are alike: a network repeats
-// its blocks, and to ask the rules takes most of the time that it takes to choose how a stage is split.
+// Pieces of a graph's nodes (partition/split_rules.h), cached for equal nodes: a network repeats its blocks, and
+// evaluating the rules takes most of the time of choosing a stage's split.
 //
 //   Pieces pieces(graph, batched);
 //   if (const auto& part = pieces.of(node, SplitAxis::height, 2, 0, 28)) …   // references stay good

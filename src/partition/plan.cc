@@ -164,7 +164,7 @@ Result<Hands> parse_groups(std::string_view part, std::string_view text, const C
     const std::string_view more = left.front() == '+' ? trim(left.substr(1)) : std::string_view{};
     if (more.empty()) {
       return wrong(part,
-                   fmt::format("'{}': behind '{}' may stand '+' and another such group, not '{}'", part, group, left));
+                   fmt::format("'{}': only '+' and another such group may follow '{}', not '{}'", part, group, left));
     }
     left = more;
   }
@@ -289,7 +289,7 @@ Result<PlanStages> parse_plan_stages(const std::vector<std::string>& parts, cons
   }
   if (of_tokens.empty() && !of_prompts.empty())
     return wrong(parts.back(),
-                 fmt::format("'{}': a plan with a prefill of its own says who decodes as well", parts.back()));
+                 fmt::format("'{}': a plan with a prefill of its own needs 'decode' as well", parts.back()));
   PlanStages plan;
   ASSIGN_OR_RETURN(plan.stages, parse_stages(of_tokens, graph, cluster, notes));
   if (of_prompts.empty()) return plan;
@@ -383,7 +383,7 @@ Status check_plan(const Plan& plan, const Graph& graph, const Cluster& cluster, 
     next = stage.end;
   }
   if (next != graph.nodes.size()) {
-    return invalid_input(fmt::format("{}: the last stage ends behind '{}', so {} layers have no device", name,
+    return invalid_input(fmt::format("{}: the last stage ends after '{}', so {} layers have no device", name,
                                      graph.nodes[next - 1].name, graph.nodes.size() - next));
   }
   return ok_status();

@@ -1,4 +1,4 @@
-// Plans that differ only by which of interchangeable devices does what are the same plan under other names.
+// Plans that differ only in the order of interchangeable devices are one plan under different names.
 #pragma once
 
 #include <vector>

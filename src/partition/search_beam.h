@@ -1,5 +1,5 @@
-// Search over (devices used, last stage's devices, cut): layer by layer of stages, keeping the most promising partial
-// plans. Stages whose weights alone are more than a device's memory are left out.
+// Beam search over (devices used, last stage's devices, cut): stage by stage, keeping the most promising partial
+// plans. Stages whose weights alone exceed a device's memory are left out.
 #pragma once
 
 #include "partition/search_methods.h"

@@ -1,9 +1,9 @@
 // Search by dynamic programming over (cut, devices used of each class, devices of the last stage): the plan with the
-// best bottleneck bound (partition/score.h), not by trying all but by leaving out what cannot become better than
-// another.
+// best bottleneck bound (partition/score.h). Instead of trying all plans it drops partial plans that another one
+// dominates.
 //
 //   cut after layer 5, used A and one of {B, C, D}, last stage on A:
-//     fill 12 ms, busiest device 80 ms, lanes [a>sw 40 ms, sw>b 10 ms]      two ways to get here; the second is worse
+//     fill 12 ms, busiest device 80 ms, lanes [a>sw 40 ms, sw>b 10 ms]      two partial plans; the second is worse
 //     fill 13 ms, busiest device 85 ms, lanes [a>sw 40 ms, sw>b 12 ms]      in every respect: dropped
 //
 // The bound is fill + the most that a device or link direction is busy beyond its part of the fill. Both are sums over
@@ -15,10 +15,10 @@
 // Exact, `proved`, for chains: models in which every value is read in the next layer only, inputs in the first, and
 // outputs are made in the last. Elsewhere a value that skips a stage is charged to the link of the next stage, as in
 // the beam search, and the bound of what is found is the true one, but another plan may have a better one. Exact also
-// only where the device sets are few (up to 256: 8 unlike devices, or many of a few classes); else stages take devices
-// in the cluster's order, leaving out as many as they like, on runs of 1, 2, 4, … of them; models of very many layers
-// are cut at the cheapest of neighbouring cuts; and where very many partial plans are alike the best of them are kept.
-// Stages whose weights alone are more than a device's memory are left out.
+// only if the device sets are few (up to 256: 8 different devices, or many of a few classes). Else stages take runs of
+// 1, 2, 4, … devices in the cluster's order and may leave out any number; models of very many layers
+// are cut at the cheapest of neighbouring cuts; and of very many similar partial plans only the best are kept.
+// Stages whose weights alone exceed a device's memory are left out.
 #pragma once
 
 #include "partition/search_methods.h"

@@ -111,7 +111,7 @@ class Importer {
     for (const Device& device : devices) {
       if (device.level == device_->level && device.cores == device_->cores) continue;
       return invalid_input(
-          fmt::format("devices '{}' and '{}' have unlike kernels or cores: name the one that was "
+          fmt::format("devices '{}' and '{}' have different kernels or cores: name the one that was "
                       "profiled with --device",
                       device_->name, device.name));
     }

@@ -103,7 +103,7 @@ Result<Program> in_outline(const Program& outline, const Program& part, size_t d
   }
   const auto mine = std::ranges::find(place_of, static_cast<int>(device));
   if (mine == place_of.end())
-    return invalid_input(fmt::format("this is no part for device {}", outline.devices[device].name));
+    return invalid_input(fmt::format("this is not a part for device {}", outline.devices[device].name));
   if (place_of.size() == outline.devices.size() && std::ranges::is_sorted(place_of)) return part;
   Program whole = head_of(part);
   whole.devices = outline.devices;

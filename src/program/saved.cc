@@ -138,7 +138,7 @@ Result<SavedGeneration> read_generation(const std::string& path) {
   try {
     const json value = json::parse(text);
     if (value.at("format") != "nlsplit-generation" || value.at("version") != 1)
-      return invalid_input(fmt::format("{}: not what text is generated with, of version 1", path));
+      return invalid_input(fmt::format("{}: not the description of a generation session, version 1", path));
     return SavedGeneration{value.at("tokenizer").get<std::string>(), value.at("prompt").get<int64_t>(),
                            value.at("tokens").get<int64_t>(), value.at("first_token_s").get<double>(),
                            value.at("next_token_s").get<double>()};
@@ -163,7 +163,7 @@ Result<SavedTraining> read_training(const std::string& path) {
   try {
     const json value = json::parse(text);
     if (value.at("format") != "nlsplit-training" || value.at("version") != 1)
-      return invalid_input(fmt::format("{}: not what a session trains, of version 1", path));
+      return invalid_input(fmt::format("{}: not the description of a training session, version 1", path));
     SavedTraining of;
     of.model = value.at("model").get<std::string>();
     const Result<Loss> loss = parse_loss(value.at("loss").get<std::string>());

@@ -101,7 +101,7 @@ Result<std::optional<std::string>> listed_integers(DType type, int64_t count, st
     const auto [end, failure] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
     const bool fits = type == DType::i64 || (type == DType::i32 && static_cast<int32_t>(value) == value);
     if (failure != std::errc() || !fits)
-      return invalid_input(fmt::format("`{}`: `{}` is no value of type {}", text, rest, name_of(type)));
+      return invalid_input(fmt::format("`{}`: `{}` is not a value of type {}", text, rest, name_of(type)));
     values.push_back(value);
     rest.remove_prefix(static_cast<size_t>(end - rest.data()));
     if (rest.empty()) break;

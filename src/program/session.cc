@@ -424,7 +424,7 @@ Result<std::vector<Choice>> parse_choices(const Session& session, std::string_vi
       const std::string_view number = word.substr(name.size() + 1);
       const auto [end, code] = std::from_chars(number.data(), number.data() + number.size(), choice.times);
       if (code != std::errc() || end != number.data() + number.size() || choice.times < 1)
-        return invalid_input(fmt::format("`{}`: `{}` is no number of executions", word, number));
+        return invalid_input(fmt::format("`{}`: `{}` is not a number of executions", word, number));
     }
     const auto found = std::ranges::find(session.programs, name, &Program::name);
     if (found == session.programs.end()) {

@@ -179,7 +179,7 @@ Status InstructionChecker::check_kernel(const DeviceProgram& device, const Instr
   const ComputeDesc& desc = program_.descs[static_cast<size_t>(instr.desc)];
   const auto kernel = [&] { return to_string(desc.kernel); };
   if (!is_in_catalogue(desc.kernel.name))
-    return invalid_input(fmt::format("\"{}\" is no kernel of the catalogue", kernel()));
+    return invalid_input(fmt::format("\"{}\" is not a kernel of the catalogue", kernel()));
   if (desc.kernel.level != device.level)
     return invalid_input(fmt::format("kernel {} is not of the device's level {}", kernel(), name_of(device.level)));
   if (instr.reads.size() != desc.inputs.size() || instr.writes.size() != desc.outputs.size()) {

@@ -1,5 +1,5 @@
-// What no plan can beat because of the links at one host: whatever is computed beyond them has to be sent there, and
-// what is not takes its time on the host.
+// A lower bound by the links at one host: data of layers computed beyond these links must cross them, and layers
+// computed on the host take its time.
 //
 // Each micro-batch puts every node of the graph on the host or beyond. For weights w >= 0 of the devices and u >= 0 of
 // the host's links the makespan is at least

@@ -1,5 +1,5 @@
-// The cheapest way to put vertices on two sides, where a vertex costs what its side says, and an edge what it says if
-// only its beginning, or only its end, is on the source's side. It is solved again and again for other costs.
+// A minimum cut: vertices are put on two sides; a vertex has a cost for each side, an edge has a cost if only its
+// beginning, and another if only its end, is on the source's side. It is solved repeatedly for other costs.
 //
 //   MinCut cut(2);
 //   const size_t edge = cut.add_edge(0, 1);

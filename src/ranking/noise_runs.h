@@ -1,4 +1,4 @@
-// Plans under the scenario's noise: each simulated so many times, every time disturbed in another way.
+// Plans under the scenario's noise: each plan is simulated several times, with another draw of the noise each time.
 #pragma once
 
 #include <vector>

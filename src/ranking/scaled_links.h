@@ -1,4 +1,4 @@
-// What a plan would take over other links, by timing it again with messages that take longer or shorter.
+// A plan's time over other links: it is timed again with slower or faster messages.
 //
 //   makespan_over(lowered, {.bandwidth = 0.5, .latency = 1})      // half of every bandwidth
 //   makespan_over(lowered, no_network)                            // messages take no time

@@ -52,8 +52,8 @@ Result<Plan> plan_by_names(const Plan& plan, const Graph& from, const Graph& to)
     if (s == 0) continue;
     const auto found = places.find(from.nodes[stage.begin].name);
     if (found == places.end())
-      return unsupported(
-          fmt::format("layer '{}' begins a stage, and prompts have none of that name", from.nodes[stage.begin].name));
+      return unsupported(fmt::format("layer '{}' begins a stage, and prefill has no layer of that name",
+                                     from.nodes[stage.begin].name));
     stage.begin = same.stages[s - 1].end = found->second;
   }
   return same;

@@ -1,4 +1,4 @@
-// What a plan takes, from networks with fewer of its repeated blocks (partition/repeats.h).
+// A plan's times and memory, from networks with fewer of its repeated blocks (partition/repeats.h).
 //
 // One micro-batch passes a stage that is split inside its layers block by block, and the devices of the stage exchange
 // data in every block. So from the second block on each takes as long as the one before, and needs as much memory more:

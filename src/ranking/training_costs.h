@@ -1,5 +1,5 @@
-// What search needs to know of a training step: every node's forward pass and both of its gradients, and messages both
-// ways over every cut.
+// Costs of a training step for the search: every node's forward pass and both of its gradients, and messages in both
+// directions over every cut.
 #pragma once
 
 #include "compile/kernel_graph.h"

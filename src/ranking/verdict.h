@@ -1,4 +1,4 @@
-// Is splitting worth it? The best split held against one machine and against copies of the whole model.
+// Is splitting worth it? Compares the best split with one machine and with replicas of the whole model.
 #pragma once
 
 #include <vector>

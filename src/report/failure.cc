@@ -148,7 +148,7 @@ std::string text_of_cause(const Failure::Cause& cause, const std::vector<Failure
       return fmt::format("{} left no record: it was killed, its machine failed, or it could not write ({})", last.name,
                          chain);
     case Kind::circle:
-      return fmt::format("a circle: {} waits for rank {}", chain, cause.chain.front());
+      return fmt::format("a cycle: {} waits for rank {}", chain, cause.chain.front());
     case Kind::message:
       return fmt::format("a message between rank {} and rank {}: both ends have begun it, and it does not arrive",
                          last.rank, last.waits_for);

@@ -196,7 +196,7 @@ Result<std::vector<FlightRecord>> read_flight_records(const std::string& dir) {
     if (!name.starts_with("rank-") || !name.ends_with(".flight")) continue;
     if (all.size() >= most_records)
       return invalid_input(fmt::format("{} holds more than {} records", dir, most_records));
-    if (!files->is_regular_file(failure)) return invalid_input(fmt::format("{} is no file", path.string()));
+    if (!files->is_regular_file(failure)) return invalid_input(fmt::format("{} is not a file", path.string()));
     if (files->file_size(failure) > largest_record)
       return invalid_input(fmt::format("{} has more than {} B: no flight record", path.string(), largest_record));
     ASSIGN_OR_RETURN(const std::string text, read_file(path.string()));

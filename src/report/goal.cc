@@ -65,7 +65,7 @@ std::string goal_text(const Program& program, const Dependencies& dependencies, 
       const Operation first = awaited(graph, edge);
       const bool receives = activity.is_transfer && edge.what == Gate::post;
       const int rank = receives ? activity.peer : activity.device;
-      CHECK(first.rank == rank, "an edge between two devices that is no message");
+      CHECK(first.rank == rank, "an edge between two devices that is not a message");
       add(rank, fmt::format("{}{} {} {}",
                             !activity.is_transfer ? "b"
                             : receives            ? "r"

@@ -57,7 +57,7 @@ Status parse_model_map(const Source& source, const Yaml& node, Scenario& scenari
     ASSIGN_OR_RETURN(const std::string text, read_text(source, *folder, "a folder with safetensors files"));
     scenario.model = beside(scenario.file, text);
     if (!is_safetensors(scenario.model))
-      return source.at(*folder, fmt::format("{} is no folder with a config.json", scenario.model));
+      return source.at(*folder, fmt::format("{} is not a folder with a config.json", scenario.model));
   } else if (path != nullptr) {
     ASSIGN_OR_RETURN(const std::string text, read_text(source, *path, "the path of an ONNX or a GGUF file"));
     scenario.model = beside(scenario.file, text);
@@ -411,7 +411,7 @@ Result<Scenario> parse_scenario(std::string_view text, const std::string& file, 
   RETURN_IF_ERROR(parse_cluster(source, root, options, scenario));
   if (const Yaml* sink = root.find("sink"); scenario.generation && scenario.endpoints.sink != scenario.endpoints.source)
     return source.at(sink == nullptr ? tree : *sink,
-                     "of generation source and sink are one host: who asks is who is answered");
+                     "for generation source and sink are one host: the prompt's host gets the text");
   if (const Yaml* search = root.find("search")) {
     RETURN_IF_ERROR(parse_search(source, *search, scenario));
   }

@@ -160,7 +160,7 @@ Status parse_cluster(const Source& source, const Fields& root, const ScenarioOpt
                         });
     RETURN_IF_ERROR(parse_network(source, *network, options, trains, cluster));
     if (cluster.nic_window > 0 && has_inner) {
-      return source.at(*network, unsupported("nic_window counts the messages of a host, and devices behind a bus send "
+      return source.at(*network, unsupported("nic_window counts the messages of a host, and devices with a bus send "
                                              "without it: both together are not supported yet"));
     }
   }

@@ -97,7 +97,7 @@ Result<std::vector<HostId>> read_hosts(const Source& source, const Yaml& node, c
     if (is_range) {
       const auto read = parse_name_range(item.text);
       if (!read)
-        return source.at(item, fmt::format("'{}' is no range of hosts; h0..h7 is one, from h0 to h7", item.text));
+        return source.at(item, fmt::format("'{}' is not a range of hosts; h0..h7 is one, from h0 to h7", item.text));
       range = *read;
       if (range.last - range.first >= max_devices - std::ssize(hosts))
         return source.at(item, fmt::format("'{}' means more than {} hosts", item.text, max_devices));

@@ -32,7 +32,7 @@ Status parse_rate_steps(const Source& source, const Yaml& node, RateSchedule& sc
     ASSIGN_OR_RETURN(step.rate, read_rate(source, node.items[i], "a rate"));
     if (!schedule.steps.empty() && schedule.steps.back().begin >= step.begin)
       return source.at(node.keys[i],
-                       fmt::format("steps must ascend: {} is not behind {}", step.begin, schedule.steps.back().begin));
+                       fmt::format("steps must ascend: {} is not after {}", step.begin, schedule.steps.back().begin));
     if (step.begin < schedule.warmup)
       return source.at(node.keys[i], fmt::format("step {} is within the warm-up of {}", step.begin, schedule.warmup));
     schedule.steps.push_back(step);

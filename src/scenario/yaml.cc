@@ -67,7 +67,7 @@ class TreeBuilder : public YAML::EventHandler {
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto found = anchors_.find(anchor);
-    if (found == anchors_.end()) fail(node_at(mark, Yaml::Kind::null), "this alias stands inside what it names");
+    if (found == anchors_.end()) fail(node_at(mark, Yaml::Kind::null), "this alias is inside the node that it names");
     nodes_ += count(found->second);
     add(found->second, YAML::NullAnchor);
   }

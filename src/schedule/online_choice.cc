@@ -26,7 +26,7 @@ std::string to_string(const OnlineChoice& choice) {
 Result<OnlineChoice> parse_online_choice(std::string_view schedule) {
   const auto wrong = [&] {
     return invalid_input(fmt::format(
-        "'{}' is no online schedule; they look like online:longest_path,base=list,in_flight=8,replay=FILE", schedule));
+        "'{}' is not an online schedule such as online:longest_path,base=list,in_flight=8,replay=FILE", schedule));
   };
   if (!is_online(schedule)) return wrong();
   OnlineChoice choice;

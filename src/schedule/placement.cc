@@ -158,7 +158,8 @@ Result<SlotTable> schedule_lines(std::string_view policy, StagePlacement placeme
   for (size_t k = 0; k < lines; ++k) {
     std::vector<int> stage_device;
     for (const std::vector<int>& devices : input.stage_devices) {
-      if (devices.size() != lines) return misplaced(policy, placement, ", and every stage with as many replicas");
+      if (devices.size() != lines)
+        return misplaced(policy, placement, ", and the same number of replicas in every stage");
       stage_device.push_back(devices[k]);
     }
     const auto order = in_order(placement, stage_device);

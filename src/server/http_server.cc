@@ -256,7 +256,7 @@ class BeastServer : public HttpServer {
     ErrorCode error;
     const auto address = asio::ip::make_address(options.address, error);
     if (error)
-      return invalid_input(fmt::format("{} is no address; 127.0.0.1, 0.0.0.0 and ::1 are some", options.address));
+      return invalid_input(fmt::format("{} is not an address such as 127.0.0.1, 0.0.0.0 or ::1", options.address));
     const Tcp::endpoint endpoint(address, options.port);
     if (acceptor_.open(endpoint.protocol(), error)) return refused(error);
     if (acceptor_.set_option(asio::socket_base::reuse_address(true), error)) return refused(error);

@@ -46,7 +46,7 @@ std::string prometheus_text(const ServingCounts& counts, const std::map<int, uin
   add_value(text, "requests_waiting", "gauge", "Requests that wait for a slot", counts.waiting);
   add_value(text, "requests_accepted_total", "counter", "Requests that were taken", counts.accepted);
   add_value(text, "requests_turned_away_total", "counter", "Requests beyond capacity", counts.turned_away);
-  add_value(text, "requests_finished_total", "counter", "Requests that came to their end", counts.finished);
+  add_value(text, "requests_finished_total", "counter", "Requests that ended", counts.finished);
   add_value(text, "requests_cancelled_total", "counter", "Requests whose client went away", counts.cancelled);
   add_value(text, "requests_failed_total", "counter", "Requests that the server broke off", counts.failed);
   add_value(text, "prompt_tokens_total", "counter", "Tokens of accepted prompts", counts.prompt_tokens);

@@ -178,7 +178,8 @@ void Service::complete(Route route, const std::string& body, const HttpReply& re
   const auto id = engine_.submit(std::move(*engine_request));
   if (!id && engine_.ended()) return reply.whole(refused(503, "server_error", "the server ends"));
   if (!id) {
-    HttpAnswer answer = refused(429, "overloaded_error", "as many requests as may run and wait are there already");
+    HttpAnswer answer =
+        refused(429, "overloaded_error", "the largest numbers of running and waiting requests are reached");
     answer.headers = {{"Retry-After", fmt::format("{:.0f}", engine_.retry_after_s())}};
     return reply.whole(std::move(answer));
   }

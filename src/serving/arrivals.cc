@@ -53,7 +53,7 @@ Result<RequestTrace> read_trace(const JsonPlace& root) {
     ArrivingRequest request;
     ASSIGN_OR_RETURN(request.at_s, one.optional("at_s").number());
     if (!(request.at_s >= before))
-      return one.optional("at_s").wrong("it comes before the one in front of it, or before 0");
+      return one.optional("at_s").wrong("it comes before the previous request, or before 0");
     if (request.at_s > latest_arrival_s)
       return one.optional("at_s").wrong(fmt::format("{} is beyond {}", request.at_s, latest_arrival_s));
     before = request.at_s;
@@ -61,7 +61,7 @@ Result<RequestTrace> read_trace(const JsonPlace& root) {
     ASSIGN_OR_RETURN(request.tokens, one.optional("tokens").integer());
     for (const int64_t length : {request.prompt, request.tokens}) {
       if (length < 1 || length > longest_text)
-        return one.wrong(fmt::format("{} is no length from 1 to {}", length, longest_text));
+        return one.wrong(fmt::format("{} is not a length from 1 to {}", length, longest_text));
     }
     RETURN_IF_ERROR(read_prefix(one, request));
     trace.requests.push_back(request);
@@ -78,7 +78,7 @@ Result<LengthRange> parse_lengths(const std::string& text) {
   const bool fine = read_number(all.substr(0, dots), range.least) &&
                     read_number(dots == std::string::npos ? all : all.substr(dots + 2), range.most);
   if (!fine || range.least < 1 || range.most < range.least || range.most > longest_text)
-    return invalid_input(fmt::format("\"{}\" is no length: 64, or 32..128", text));
+    return invalid_input(fmt::format("\"{}\" is not a length such as 64 or 32..128", text));
   return range;
 }
 
@@ -88,7 +88,7 @@ Result<double> parse_rate(const std::string& text) {
   double rate = 0;
   const double second = unit == "s" ? 1 : unit == "min" ? 60 : unit == "h" ? 3600 : 0;
   if (second == 0 || !read_number(std::string_view(text).substr(0, slash), rate) || !(rate > 0) || !std::isfinite(rate))
-    return invalid_input(fmt::format("\"{}\" is no rate: 2/s, 30/min, 100/h", text));
+    return invalid_input(fmt::format("\"{}\" is not a rate such as 2/s, 30/min or 100/h", text));
   return rate / second;
 }
 

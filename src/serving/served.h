@@ -1,4 +1,4 @@
-// What became of requests, measured or simulated, and the figures that are said of it.
+// The outcomes of requests, measured or simulated, and their summary.
 #pragma once
 
 #include <cstdint>

@@ -143,7 +143,7 @@ const Tier& fast_tier() {
 }
 
 Status simulate_online(const TimedGraph& graph, Timing& timing) {
-  CHECK(graph.online.has_value(), "nobody decides anything in this graph");
+  CHECK(graph.online.has_value(), "this graph has no online policy");
   return event_loop(graph, timing);
 }
 

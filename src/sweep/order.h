@@ -1,8 +1,8 @@
-// Who is faster than whom, and where that changes: the question a sweep over schedules is for.
+// The order of the choices of a sweep, and where it changes.
 //
-// Some axes are choices (schedule, plan, placement; of a scenario micro-batches too): what is compared is one value of
-// each. The others are circumstances: one of them is x, along which the order may change, each combination of the rest
-// a comparison of its own. Over seeds the mean counts.
+// Some axes are choices (schedule, plan, placement; in a scenario micro-batches too): a compared item has one value of
+// each. The other axes are circumstances. One of them is x, along which the order may change; each combination of the
+// rest is a comparison of its own. Several seeds count as their mean.
 #pragma once
 
 #include <optional>

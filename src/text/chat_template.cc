@@ -34,7 +34,7 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(space) + 1 - begin);
 }
 
-// "Use the template's own words where nobody gives a system message": `…system\nYou are …<|im_end|>` in a literal.
+// "Use the template's own words where no system message is given": `…system\nYou are …<|im_end|>` in a literal.
 std::optional<std::string> default_system(std::string_view source) {
   for (const std::string_view opening : {"<|im_start|>system\\n", "<|im_start|>system\n"}) {
     for (size_t at = source.find(opening); at != std::string_view::npos; at = source.find(opening, at + 1)) {
@@ -240,7 +240,7 @@ Status check_messages(const ChatTemplate& chat, Messages messages) {
     if (role == system_role && m > 0) return wrong("only the first message is the system's");
     if (role == system_role && !takes_system(chat)) return wrong("the model's template knows no system's message");
     if (wants_turns(chat.family) && m > 0 && messages[m - 1].role == role)
-      return wrong("in this model's template user and assistant speak in turns");
+      return wrong("in this model's template user and assistant alternate");
     if (role == assistant_role && (m == 0 || messages[m - 1].role == system_role))
       return wrong("the user speaks first");
   }

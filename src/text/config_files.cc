@@ -17,7 +17,7 @@ Result<nlohmann::json> read_config(const std::string& path) {
   if (!std::filesystem::exists(path, ignored)) return nlohmann::json();
   ASSIGN_OR_RETURN(const std::string content, read_file(path));
   ASSIGN_OR_RETURN(nlohmann::json root, parse_json(content, path));
-  if (!root.is_object()) return in_file(path, JsonPlace{&root, ""}.wrong("it is no object"));
+  if (!root.is_object()) return in_file(path, JsonPlace{&root, ""}.wrong("it is not an object"));
   return root;
 }
 

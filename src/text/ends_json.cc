@@ -12,7 +12,7 @@ namespace {
 Status add_end(const JsonPlace& place, const Vocabulary& vocabulary, std::vector<TokenId>& ends) {
   const Result<int64_t> id = place.integer();
   if (!id.ok() || *id < 0 || *id >= std::ssize(vocabulary))
-    return place.wrong(fmt::format("{} is no number of a token, 0 to {}", place.excerpt(), std::ssize(vocabulary) - 1));
+    return place.wrong(fmt::format("{} is not a token ID from 0 to {}", place.excerpt(), std::ssize(vocabulary) - 1));
   ends.push_back(static_cast<TokenId>(*id));
   return ok_status();
 }
@@ -49,7 +49,7 @@ Result<std::vector<TokenId>> read_ends_beside(const std::string& tokenizer_json,
       return token.kind != TokenKind::absent && token.bytes == *end;
     });
     if (found == vocabulary.end())
-      return in_file(path, place.wrong(fmt::format("{} is no token of the vocabulary", place.excerpt())));
+      return in_file(path, place.wrong(fmt::format("{} is not a token of the vocabulary", place.excerpt())));
     ends.push_back(static_cast<TokenId>(found - vocabulary.begin()));
   }
   std::ranges::sort(ends);

@@ -44,10 +44,10 @@ double drawn(uint64_t seed, uint64_t position) {
 
 Result<Candidate> likeliest(std::span<const float> logits) {
   if (logits.empty() || logits.size() > static_cast<size_t>(most_tokens))
-    return invalid_input(fmt::format("{} logits are no vocabulary", logits.size()));
+    return invalid_input(fmt::format("{} logits are not a vocabulary", logits.size()));
   Candidate best{logits[0], 0, 1};
   for (size_t at = 0; at < logits.size(); ++at) {
-    if (std::isnan(logits[at])) return failed(fmt::format("the logit of token {} is no number", at));
+    if (std::isnan(logits[at])) return failed(fmt::format("the logit of token {} is not a number", at));
     if (logits[at] > best.logit) best = {logits[at], static_cast<TokenId>(at), 1};
   }
   if (std::isinf(best.logit))

@@ -157,7 +157,7 @@ Status read_merges(const GgufFile& file, TokenizerParts& parts) {
   for (size_t m = 0; m < merges.size(); ++m) {
     const size_t space = merges[m].find(' ');
     if (space == std::string_view::npos || merges[m].find(' ', space + 1) != std::string_view::npos)
-      return file.error(merges_key, fmt::format("merge {}: {} is no pair of tokens", m, shown(merges[m])));
+      return file.error(merges_key, fmt::format("merge {}: {} is not a pair of tokens", m, shown(merges[m])));
     const std::string_view left = merges[m].substr(0, space), right = merges[m].substr(space + 1);
     Merge merge;
     ASSIGN_OR_RETURN(merge.left, number_of(left, m));

@@ -21,14 +21,14 @@ namespace {
 using nlohmann::json;
 
 Result<std::string> type_of(const JsonPlace& place) {
-  if (!place.value->is_object()) return place.wrong(fmt::format("{} is no object", place.excerpt()));
+  if (!place.value->is_object()) return place.wrong(fmt::format("{} is not an object", place.excerpt()));
   return place.optional("type").text();
 }
 
 Result<TokenId> token_id(const JsonPlace& place) {
   const Result<int64_t> id = place.integer();
   if (id.ok() && *id >= 0 && *id < most_tokens) return static_cast<TokenId>(*id);
-  return place.wrong(fmt::format("{} is no number of a token, 0 to {}", place.excerpt(), most_tokens - 1));
+  return place.wrong(fmt::format("{} is not a token ID from 0 to {}", place.excerpt(), most_tokens - 1));
 }
 
 Error not_known(const JsonPlace& place, std::string_view what, std::string_view type) {
@@ -175,7 +175,7 @@ Status read_cuts_of_characters(const JsonPlace& place, TokenizerParts& parts) {
 Status read_pre_tokenizer(const JsonPlace& place, std::vector<CutStep>& cuts, bool& byte_level) {
   ASSIGN_OR_RETURN(const std::string type, type_of(place));
   // What comes behind the change to the alphabet of bytes would see that alphabet.
-  if (byte_level) return not_known(place, "pre-tokenizer behind ByteLevel", type);
+  if (byte_level) return not_known(place, "pre-tokenizer after ByteLevel", type);
   if (type == "Split") return read_split(place, cuts);
   if (type == "Digits") {
     RETURN_IF_ERROR(place.must_be_object({"type", "individual_digits"}));
@@ -286,7 +286,7 @@ Result<std::pair<std::string, std::string>> merge_texts(const JsonPlace& place) 
     if (space != std::string::npos && text.find(' ', space + 1) == std::string::npos)
       return std::pair(text.substr(0, space), text.substr(space + 1));
   }
-  return place.wrong(fmt::format("{} is no pair of tokens", place.excerpt()));
+  return place.wrong(fmt::format("{} is not a pair of tokens", place.excerpt()));
 }
 
 VocabularyToken token_of(const std::string& spelled, bool byte_fallback) {

@@ -30,7 +30,7 @@ inline CLI::Validator at_least(int64_t least) {
         int64_t value = 0;
         const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
         if (failure == std::errc() && end == text.data() + text.size() && value >= least) return std::string();
-        return "'" + text + "' is no whole number from " + std::to_string(least) + " on";
+        return "'" + text + "' is not an integer from " + std::to_string(least) + " on";
       },
       ">=" + std::to_string(least));
 }
@@ -42,7 +42,7 @@ inline CLI::Validator number_where(bool (*holds)(double), const std::string& wha
         double value = 0;
         const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
         if (failure == std::errc() && end == text.data() + text.size() && holds(value)) return std::string();
-        return "'" + text + "' is no number " + what;
+        return "'" + text + "' is not a number " + what;
       },
       what);
 }

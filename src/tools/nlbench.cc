@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
       "  nlbench serve SCENARIO --port 8080                   a language model for other programs, over HTTP\n"
       "  nlbench load --url http://HOST:8080 --rate 2/s …     requests to it, and how long they took\n"
       "  nlbench worker --listen HOST:PORT --tls DIR          wait for runs that another machine starts, without MPI\n"
-      "  nlbench explain-failure DIR                          why a run ended before its time: who waited for whom\n",
+      "  nlbench explain-failure DIR                          why a run ended early: which rank waited for which\n",
       "nlbench");
   app.require_subcommand(1);
   app.footer(

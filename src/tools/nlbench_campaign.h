@@ -1,11 +1,11 @@
-// Campaign: plans of a set run in turns, as few launches as can be, every result kept as soon as it is there.
+// Campaign: runs the plans of a set interleaved, in as few launches as possible, and saves each result at once.
 //
 //   Campaign campaign(launch, folder, set, results, pace);
 //   RETURN_IF_ERROR(campaign.run(plans, {0, 3}));         // rounds 0, 1 and 2 of these plans
 //
 // A round runs each plan once, in another order than the round before, with the control before the first one; the
-// control also ends a launch. What the results have already is not run again. A plan whose rank is lost ends the
-// launch; another launch goes on with the plans after it.
+// control also ends a launch. Runs that are in the results are not repeated. A plan whose rank is lost ends the
+// launch; another launch continues with the plans after it.
 #pragma once
 
 #include <string>

@@ -152,7 +152,7 @@ Result<Comparison> check_against_unsplit(const LoadedJob& job, const std::vector
 Result<Comparison> check_against_unsplit(const SavedSession& saved, const Job& job, std::span<const Choice> choices,
                                          const std::vector<OutputTensor>& outputs, double tolerance,
                                          const RunOptions& options) {
-  CHECK(saved.unsplit.has_value(), "who checks has asked whether there is anything to compare with");
+  CHECK(saved.unsplit.has_value(), "a check needs the unsplit network");
   Job own = job;
   own.clocks = {};
   ASSIGN_OR_RETURN(const SessionResult result,

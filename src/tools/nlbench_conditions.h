@@ -1,5 +1,5 @@
-// In what a run was not the scenario's, and what its processes held in memory. What is measured then is apart from what
-// is predicted for other reasons than the prediction's error.
+// How a run's conditions differ from the scenario's (one machine, a CPU in a GPU's place, …), and the memory of its
+// processes. Under such conditions the difference from the prediction is not only the prediction's error.
 //
 //   text += conditions_text(conditions_of(program, result.ran_on, emulates));
 #pragma once

@@ -56,7 +56,7 @@ Result<std::vector<TokenId>> listed_tokens(std::string_view list) {
     TokenId token = 0;
     const auto [end, failure] = std::from_chars(word.data(), word.data() + word.size(), token);
     if (failure != std::errc() || end != word.data() + word.size() || word.empty())
-      return invalid_input(fmt::format("--prompt-tokens: \"{}\" is no number of a token", word));
+      return invalid_input(fmt::format("--prompt-tokens: \"{}\" is not a token ID", word));
     tokens.push_back(token);
     if (word.size() == list.size()) return tokens;
     list.remove_prefix(word.size() + 1);
@@ -233,7 +233,7 @@ std::string times_text(const Request& request, const GenerationRun& run, const C
   std::string text = fmt::format("\n{} in {}, {:.1f} tokens/s\n\n{}", counted(tokens, "token"), to_string(seconds(end)),
                                  static_cast<double>(tokens) / end, table.to_string());
   text += conditions_text(conditions);
-  if (of) text += fmt::format("Predicted are a prompt of {} tokens and {} behind it.\n", of->prompt, of->tokens);
+  if (of) text += fmt::format("The prediction is for a prompt of {} tokens and {} more.\n", of->prompt, of->tokens);
   return text;
 }
 

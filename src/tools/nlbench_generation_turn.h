@@ -1,5 +1,5 @@
-// A plan's turn in a validation of text generation (tools/nlbench_turns.h): prompts drawn at random, as long as the
-// scenario says, and as many tokens behind them, again and again for as long as a turn takes.
+// A plan's turn in a validation of text generation (tools/nlbench_turns.h): random prompts of the scenario's length,
+// each followed by the scenario's number of tokens, repeated until the turn's time is over.
 #pragma once
 
 #include "tools/nlbench_run_options.h"

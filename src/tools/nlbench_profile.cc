@@ -375,7 +375,7 @@ void print_summary(const Measuring& measuring, size_t known_before) {
              measuring.profile.machine);
   if (known_before > 0) fmt::print(", {} of them from before", known_before);
   fmt::print("\n");
-  if (missing > 0) fmt::print("{} are missing: the same command goes on where this one stopped\n", missing);
+  if (missing > 0) fmt::print("{} are missing: the same command resumes where this one stopped\n", missing);
   if (worst != nullptr) {
     fmt::print("{} not yet known to ±{:.0f} %, the worst to ±{:.1f} %: the same command measures them longer\n  {}\n",
                unsettled == 1 ? std::string("1 is") : fmt::format("{} are", unsettled), settled_uncertainty * 100,
@@ -395,7 +395,7 @@ void print_summary(const Measuring& measuring, size_t known_before) {
         disturbed, executions, least_repeats);
   }
   if (const double slowness = slowness_of(measuring.profile); slowness > 0)
-    fmt::print("on the average kernels took {:.3f} times as long as these medians: predictions count with that\n",
+    fmt::print("on average kernels took {:.3f} times as long as these medians: predictions include this factor\n",
                slowness);
 }
 

@@ -148,9 +148,10 @@ void add_starter_options(CLI::App& command, RunArguments& arguments) {
                   "that starts\nthe ranks and waits for them")
       ->type_name("TOKEN");
   command
-      .add_option("--turns", arguments.turns,
-                  "WHAT is a folder of plans: run them in turns on these ranks, as FILE says. For `nlbench validate`, "
-                  "which writes FILE")
+      .add_option(
+          "--turns", arguments.turns,
+          "WHAT is a folder of plans: run them interleaved on these ranks, as FILE says. For `nlbench validate`, "
+          "which writes FILE")
       ->type_name("FILE");
   command.add_flag("--turn-traces", arguments.turn_traces, "With --turns: a trace of each, too. For `nlbench network`");
 }
@@ -160,7 +161,7 @@ void add_starter_options(CLI::App& command, RunArguments& arguments) {
 void add_run_options(CLI::App& app, int& code, int (*run)(const RunArguments&)) {
   CLI::App* command =
       app.add_subcommand("run",
-                         "Run a plan on as many ranks as it has devices, and measure it.\n"
+                         "Run a plan with one rank for each of its devices, and measure it.\n"
                          "  mpirun -np 4 nlbench run scenarios/quickstart.yaml --plan 1 --check\n"
                          "  mpirun -np 4 nlbench run DIR --duration 10s --json result.json --trace trace.json\n"
                          "  nlbench run DIR --transport grpc --workers b:7000,c:7000 --tls keys\n"

@@ -49,7 +49,7 @@ Result<std::string> read_token(const std::string& path) {
   content.resize(std::min(content.size(), content.find_first_of("\r\n")));
   const bool printable = std::ranges::all_of(content, [](char c) { return c > ' ' && c < 127; });
   if (content.empty() || !printable)
-    return invalid_input(fmt::format("{}: its first line is no token of letters, digits and marks", path));
+    return invalid_input(fmt::format("{}: its first line is not a token of letters, digits and marks", path));
   return content;
 }
 
@@ -187,12 +187,13 @@ void add_serve_command(CLI::App& app, int& code) {
       ->type_name("FILE");
   command
       ->add_option("--token-file", a->token_file,
-                   "Requests must bring what stands in the first line of FILE: \"Authorization: Bearer …\"; needed "
+                   "Requests must carry the first line of FILE: \"Authorization: Bearer …\"; needed "
                    "with any --host that other machines reach")
       ->type_name("FILE");
   command
-      ->add_option("--waiting", a->waiting,
-                   "Requests that may wait for a slot; further ones get status 429 (default: as many as run at once)")
+      ->add_option(
+          "--waiting", a->waiting,
+          "Requests that may wait for a slot; further ones get status 429 (default: the number that runs at once)")
       ->check(at_least(0));
   command->add_flag("--no-prefix-reuse", a->no_reuse,
                     "Compute each prompt whole, without reusing prefixes of other requests");

@@ -159,7 +159,7 @@ class TrainingLog {
         std::memcpy(&value, state.bytes.data() + at, sizeof value);
         if (!std::isfinite(value))
           return invalid_input(fmt::format(
-              "{} holds {} after step {}, which is no number, and is not saved: is the learning rate too high?",
+              "{} holds {} after step {}, which is not a number, and is not saved: is the learning rate too high?",
               state.name, value, step));
       }
     }
@@ -188,7 +188,7 @@ class TrainingLog {
     table.add({"samples/s", rate(measured), rate(predicted)});
     std::string text = "\n" + table.to_string() + conditions_text(conditions);
     if (saved_ > 0) text += fmt::format("\nsaved {} at step {}\n", arguments_.training.checkpoint, saved_);
-    if (saved_ > 0 && run.status().ok() && run.steps_done() < job_.plan.steps) text += "--resume goes on from there\n";
+    if (saved_ > 0 && run.status().ok() && run.steps_done() < job_.plan.steps) text += "--resume continues there\n";
     return text;
   }
 

@@ -45,7 +45,7 @@ Status resume(const TrainArguments& arguments, TrainingJob& job) {
         fmt::format("{}: a checkpoint of model {}, and the scenario has {}", arguments.checkpoint, from.model, model));
   if (from.data != job.data.fingerprint())
     return invalid_input(
-        fmt::format("{}: a checkpoint of a training on other data: where it was in them means nothing "
+        fmt::format("{}: a checkpoint of a training on other data: its position has no meaning "
                     "in these",
                     arguments.checkpoint));
   std::map<std::string_view, const StateTensor*> given;
@@ -85,7 +85,7 @@ Status find_place(const TrainArguments& arguments, TrainingJob& job) {
     RETURN_IF_ERROR(resume(arguments, job));
   } else if (!arguments.checkpoint.empty() && there) {
     return invalid_input(
-        fmt::format("{} is there already: --resume goes on from it, or name another folder", arguments.checkpoint));
+        fmt::format("{} is there already: --resume continues it, or name another folder", arguments.checkpoint));
   }
   // An epoch takes each sample once, whatever the batch was before.
   plan.steps = arguments.steps;

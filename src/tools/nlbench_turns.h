@@ -1,11 +1,11 @@
-// Several plans in turns on the ranks of one launch: what `nlbench validate` starts. The turns stand in a file, a line
-// each, with the ranks that run the plan's devices in their order:
+// Several plans interleaved on the ranks of one launch: what `nlbench validate` starts. A file has a line for each
+// turn, with the ranks of the plan's devices in order:
 //
 //   run p1 p1.0 0 1       runs DIR/p1 on ranks 0 and 1 and writes its figures to DIR/p1.0.json
-//   run p7 p7.0 1         DIR/p7, which has one device, on rank 1; if it fails, why stands in DIR/p7.0.error
+//   run p7 p7.0 1         DIR/p7, which has one device, on rank 1; if it fails, DIR/p7.0.error has the reason
 //   generate p2 p2.0 0 1  DIR/p2 is a session, and generates text
 //
-// With --turn-traces a trace of each stands in DIR/p1.0.trace.
+// With --turn-traces DIR/p1.0.trace has a trace of the turn.
 //
 // While a turn runs the other ranks sleep. A rank that is lost ends the launch.
 #pragma once

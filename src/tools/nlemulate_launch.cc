@@ -88,8 +88,8 @@ Result<std::vector<std::string>> hosts_of_ranks(const std::vector<std::string>& 
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    const std::string why = fmt::format("{} {} cannot say on which hosts its ranks belong; what it said stands above",
-                                        command[0], command[1]);
+    const std::string why =
+        fmt::format("{} {} cannot say on which hosts its ranks belong; its messages are above", command[0], command[1]);
     return WIFEXITED(status) && WEXITSTATUS(status) == 2 ? invalid_input(why) : failed(why);
   }
   std::vector<std::string> hosts;

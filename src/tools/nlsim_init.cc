@@ -316,7 +316,7 @@ int init(const InitArguments& arguments) {
     auto said = output_of(*words);
     if (!said) return report(said.error());
     if (said->code != 0) {
-      if (said->code != exit_interrupted) report(failed("nlbench survey failed, as stands above; nothing is written"));
+      if (said->code != exit_interrupted) report(failed("nlbench survey failed, see above; nothing is written"));
       return said->code;
     }
     text = std::move(said->text);

@@ -159,7 +159,7 @@ std::string heading(const ShownProfile& shown) {
   if (shown.unknown > 0) text += fmt::format("; {} are of another version and unknown here", shown.unknown);
   text += "\n";
   if (const double slowness = slowness_of(profile); slowness > 0)
-    text += fmt::format("slowness  x{:.3f}: so much longer than these medians they took on the average\n", slowness);
+    text += fmt::format("slowness  x{:.3f}: mean of the times, over these medians\n", slowness);
   if (profile.dispatch.repeats > 0)
     text += fmt::format("dispatch  {} from one computation to the next\n", to_string(profile.dispatch.median));
   if (profile.copies) {
@@ -196,7 +196,7 @@ std::string kinds_text(const ShownProfile& shown) {
   }
   return table.to_string() +
          "\nshare  of the time of all kernels, each counted once\n"
-         "error  of each kernel predicted from the others (median / 9 of 10 below): those at other batch "
+         "error  of each kernel predicted from the others (median / p90): those at other batch "
          "sizes among them, or not; -: too few\n";
 }
 
@@ -241,7 +241,7 @@ std::string tests_text(const ShownProfile& shown, const std::string& against) {
   Table table({{"kernel"},
                {"kernels", Align::right},
                {"not\npredicted", Align::right},
-               {"error, median\n/ 9 of 10", Align::right},
+               {"error, median\n/ p90", Align::right},
                {"within the\nspread given", Align::right},
                {"took", Align::right},
                {"predicted", Align::right}});

@@ -219,7 +219,7 @@ void add_profile_import_command(CLI::App& profile, int& code) {
           "--range", a->range,
           "For --torch, --nsys and --nsys-csv: the name of the ranges that are an execution (default: the outermost)")
       ->type_name("NAME");
-  command->add_option("--device", a->options.device, "The scenario's device that was profiled (default: all are alike)")
+  command->add_option("--device", a->options.device, "The scenario's device that was profiled (default: all are equal)")
       ->type_name("NAME");
   command->add_option("--batch", a->batch, "For a model alone: samples of a batch (default 1)")
       ->type_name("COUNT")

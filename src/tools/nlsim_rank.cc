@@ -131,7 +131,7 @@ void add_rank_command(CLI::App& app, int& code) {
                     "Order by what 95 of 100 runs reach under the scenario's `noise` (numbers stay those for --plan)");
   command->add_flag(
       "--baselines", arguments->baselines,
-      "Beside them what today's rules would choose (even layers, by memory, torchgpipe, PipeDream, METIS; of "
+      "Also what the rules of other programs would choose (even layers, by memory, torchgpipe, PipeDream, METIS; of "
       "generation llama.cpp, exo, cake, distributed-llama, prima.cpp, Parallax, Megatron; of training that splits "
       "layers Megatron too)");
   add_confidence_option(

@@ -51,7 +51,7 @@ Result<Times> parse_times(const std::string& text, bool training) {
     const auto [stop, failure] = std::from_chars(text.data() + begin, text.data() + end, value);
     if (failure != std::errc() || stop != text.data() + end || !(value >= 0) || !std::isfinite(value)) {
       return invalid_input(
-          fmt::format("--times {}: '{}' is no time; it takes F, or F,I,W", text, text.substr(begin, end - begin)));
+          fmt::format("--times {}: '{}' is not a time; give F, or F,I,W", text, text.substr(begin, end - begin)));
     }
     numbers.push_back(value);
     begin = end + 1;

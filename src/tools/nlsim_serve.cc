@@ -128,8 +128,9 @@ void add_serve_command(CLI::App& app, int& code) {
   command->add_option("--plan-file", a->choice.file, "A plan in a file of its own")->type_name("FILE")->excludes(plan);
   add_trace_options(*command, a->trace);
   command
-      ->add_option("--waiting", a->waiting,
-                   "Requests that may wait for a slot; further ones are turned away (default: as many as run at once)")
+      ->add_option(
+          "--waiting", a->waiting,
+          "Requests that may wait for a slot; further ones are turned away (default: the number that runs at once)")
       ->check(at_least(0));
   command->add_flag("--no-prefix-reuse", a->no_reuse, "Compute every prompt whole, without reusing shared prefixes");
   command->add_option("--json", a->json, "Write the answer to FILE (-: to standard output)")->type_name("FILE");

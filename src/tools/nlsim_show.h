@@ -1,4 +1,4 @@
-// `nlsim show`: what it was asked for, and the answers that are no text of a network. One file each.
+// `nlsim show`: its arguments, and all outputs other than the text of a network. One file each.
 #pragma once
 
 #include <string>

@@ -94,7 +94,7 @@ Result<bool> sweep_command(const SweepArguments& arguments) {
   write_after_interrupt();
   if (!swept) return swept.error();
   if (swept->interrupted) {
-    fmt::print(stderr, "interrupted: {} of {} points are in {}; the same command goes on from there{}\n", swept->done,
+    fmt::print(stderr, "interrupted: {} of {} points are in {}; the same command resumes there{}\n", swept->done,
                swept->points.size(), options.csv, arguments.fresh ? ", without --fresh" : "");
     return false;
   }
@@ -122,7 +122,7 @@ void add_sweep_command(CLI::App& app, int& code) {
       ->type_name("DIR");
   command->add_flag("--fresh", arguments->fresh, "Start anew instead of continuing with the points in DIR");
   command->footer(
-      "Ctrl-C ends it after the points under way, with exit code 130; the same command goes on from there. Points "
+      "Ctrl-C ends it after the points under way, with exit code 130; the same command resumes there. Points "
       "that\ncannot exist are rows that say why. docs/sweep.md explains experiments and the columns.");
   command->callback([arguments, &code] {
     const Result<bool> complete = sweep_command(*arguments);

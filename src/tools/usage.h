@@ -1,4 +1,4 @@
-// What a program says of a command line that it does not understand, in one line:
+// One-line errors for a wrong command line:
 //
 //   error: nlsim has no command 'rnk': did you mean 'rank'? (nlsim --help)
 //   error: nlsim rank has no option --plan (nlsim rank --help)

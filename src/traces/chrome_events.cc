@@ -57,7 +57,7 @@ class EventList {
 
   Status status() const {
     if (!status_.ok() || seen_) return status_;
-    return wrong("this is no trace: neither a list of events nor an object with \"traceEvents\"");
+    return wrong("this is not a trace: neither a list of events nor an object with \"traceEvents\"");
   }
 
  private:
@@ -71,8 +71,8 @@ class EventList {
     ChromeEvent event{value, text_of(value, "name"), text_of(value, "cat")};
     const json *start = find(value, "ts"), *duration = find(value, "dur"), *thread = find(value, "tid");
     if (event.name.empty()) return wrong_event("it has no \"name\"");
-    if (start == nullptr || !start->is_number()) return wrong_event("\"ts\" is no number of microseconds");
-    if (duration == nullptr || !duration->is_number()) return wrong_event("\"dur\" is no number of microseconds");
+    if (start == nullptr || !start->is_number()) return wrong_event("\"ts\" is not a number of microseconds");
+    if (duration == nullptr || !duration->is_number()) return wrong_event("\"dur\" is not a number of microseconds");
     event.start_us = start->get<double>();
     event.duration_us = duration->get<double>();
     if (!(std::max(std::abs(event.start_us), std::abs(event.duration_us)) <= most_us))
@@ -115,7 +115,7 @@ Status read_chrome_events(const std::string& path, const std::function<Status(co
     RETURN_IF_ERROR(list.status());
     return in_file(path, invalid_input(e.byte > content.size()
                                            ? "the file ends in the middle: it was cut short"
-                                           : fmt::format("byte {}: this is not JSON, so it is no trace", e.byte)));
+                                           : fmt::format("byte {}: this is not JSON, so it is not a trace", e.byte)));
   } catch (const json::exception& e) {  // a number no double can hold
     return in_file(path, invalid_input(fmt::format("this is not usable JSON: {}", e.what())));
   }

@@ -80,7 +80,7 @@ class NsysCsvReader {
     int64_t value = 0;
     const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
     if (code == std::errc() && end == text.data() + text.size() && value >= 0) return value;
-    return wrong(fmt::format("'{}' is no whole number from 0 up, as column '{}' has", text, column_names[column]));
+    return wrong(fmt::format("'{}' is not an integer from 0 up, as column '{}' needs", text, column_names[column]));
   }
 
   double since_origin(int64_t time) {

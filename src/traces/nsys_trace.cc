@@ -59,9 +59,9 @@ class Database {
         }));
     if (!found) {
       return in_file(
-          path_,
-          invalid_input(fmt::format(
-              "no table {}: this is no export of Nsight Systems with --trace=cuda,nvtx (docs/profiles.md)", table)));
+          path_, invalid_input(fmt::format(
+                     "no table {}: this is not an export of Nsight Systems with --trace=cuda,nvtx (docs/profiles.md)",
+                     table)));
     }
     std::set<std::string> have;
     RETURN_IF_ERROR(each(fmt::format("PRAGMA table_info({})", table), [&](const Row& row) {
@@ -97,7 +97,7 @@ class Database {
   Database(std::string path, sqlite3* database) : path_(std::move(path)), database_(database) {}
   Error wrong() const {
     return in_file(
-        path_, invalid_input(fmt::format("this is no usable SQLite database: {}",
+        path_, invalid_input(fmt::format("this is not a usable SQLite database: {}",
                                          database_ == nullptr ? "out of memory" : sqlite3_errmsg(database_.get()))));
   }
 

@@ -113,10 +113,11 @@ class OrtReader {
 
   Result<OperatorTrace> trace(const std::string& path) && {
     if (executions_.empty() || events_.empty()) {
-      return in_file(path, invalid_input(fmt::format(
-                               "no {}: this is no profile of ONNX Runtime, or its session did not run (make one with "
-                               "SessionOptions.enable_profiling, and end it with end_profiling())",
-                               executions_.empty() ? "event \"model_run\"" : "event \"…_kernel_time\" of a node")));
+      return in_file(path,
+                     invalid_input(fmt::format(
+                         "no {}: this is not a profile of ONNX Runtime, or its session did not run (make one with "
+                         "SessionOptions.enable_profiling, and end it with end_profiling())",
+                         executions_.empty() ? "event \"model_run\"" : "event \"…_kernel_time\" of a node")));
     }
     OperatorTrace trace{path, "ONNX Runtime, CPUExecutionProvider", {}};
     ASSIGN_OR_RETURN(trace.runs, in_runs(path, std::move(executions_), std::move(events_)));

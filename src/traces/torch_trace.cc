@@ -68,7 +68,7 @@ class TorchReader {
   Result<OperatorTrace> trace(const std::string& path, const std::string& range) && {
     if (operators_.empty()) {
       return in_file(path,
-                     invalid_input("no event of the category \"cpu_op\": this is no profile of PyTorch, or nothing "
+                     invalid_input("no event of the category \"cpu_op\": this is not a profile of PyTorch, or nothing "
                                    "ran (make one with torch.profiler.profile and export_chrome_trace())"));
     }
     if (!shapes_) {

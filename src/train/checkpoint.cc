@@ -88,7 +88,7 @@ Result<Checkpoint> read_checkpoint(const std::string& dir) {
     constexpr int64_t most = int64_t{1} << 53;
     if (checkpoint.steps < 0 || checkpoint.samples < 0 || checkpoint.steps > most || checkpoint.samples > most)
       return invalid_input(
-          fmt::format("{}: {} steps and {} samples are none", path, checkpoint.steps, checkpoint.samples));
+          fmt::format("{}: {} steps and {} samples are impossible", path, checkpoint.steps, checkpoint.samples));
     checkpoint.seed = whole_number<uint64_t>(value.at("seed"));
     checkpoint.shuffled = value.at("shuffled").get<bool>();
     ASSIGN_OR_RETURN(checkpoint.data, read_hash(value.at("data").get<std::string>(), path));

@@ -1,11 +1,11 @@
-// A training's place: weights, what the optimizer keeps of them, and where in the data it is. A folder that is replaced
-// as a whole, so that what was there stays until all of the new one is on disk:
+// A training's state: weights, the optimizer's states, and the position in the data. The folder is replaced as a whole:
+// the old one stays until all of the new one is on disk.
 //
 //   checkpoint.json         steps, samples, seed, the data, states of whole numbers
 //   weights.safetensors     what is trained, by the model's names
 //   optimizer.safetensors   its tensors (absent: it keeps none)
 //
-// Nothing in it depends on the plan: a training goes on under another one, on other machines.
+// Nothing in it depends on the plan: a training resumes under another plan, on other machines.
 #pragma once
 
 #include <cstdint>

@@ -149,7 +149,7 @@ Status fits(const DataSet::Array& array, const Feature& feature) {
     return invalid_input(fmt::format("{}: a sample is of shape [{}], but input {} is {}", array.where,
                                      fmt::join(array.sample_shape(), ","), feature.name, to_string(feature.sample)));
   if (!converts(array.header, feature.sample.dtype))
-    return invalid_input(fmt::format("{}: values of type '{}' are none of input {}, {}", array.where, array.header.type,
+    return invalid_input(fmt::format("{}: values of type '{}' do not fit input {}, {}", array.where, array.header.type,
                                      feature.name, to_string(feature.sample)));
   return ok_status();
 }
@@ -234,7 +234,7 @@ Result<DataSet> DataSet::of_text(const std::string& path, const std::vector<Feat
   };
   if (features.size() != 2 || !std::ranges::all_of(features, is_of_bytes))
     return invalid_input(
-        fmt::format("{}: a text is for a network of one input of whole numbers, as many labels as "
+        fmt::format("{}: a text is for a network of one input of whole numbers, one label for each of "
                     "those, and nothing else; other data are FILE.npz",
                     path));
   const int64_t length = features[0].sample.shape[0];
@@ -249,8 +249,8 @@ Result<DataSet> DataSet::of_text(const std::string& path, const std::vector<Feat
     array.file = file;
   }
   if (samples < 1)
-    return invalid_input(
-        fmt::format("{}: {} bytes are no sample of {} and the one behind it", path, file->bytes().size(), length));
+    return invalid_input(fmt::format("{}: {} bytes do not hold a sample of {} and the byte after it", path,
+                                     file->bytes().size(), length));
   return of(std::move(arrays), features);
 }
 
@@ -325,7 +325,8 @@ Status DataSet::read(const Feature& feature, std::span<const int64_t> samples, s
     for (size_t at = 0; at < out.size(); at += sizeof(float)) {
       const auto value = value_at<float>(out.data() + at);
       if (!std::isfinite(value))
-        return invalid_input(fmt::format("{}: sample {} has {}, which is no number", array.where, samples[i], value));
+        return invalid_input(
+            fmt::format("{}: sample {} has {}, which is not a number", array.where, samples[i], value));
     }
   }
   return ok_status();

@@ -1,4 +1,4 @@
-// How good a network's answers are, from its outputs and what they should be.
+// Loss and accuracy, from a network's outputs and the labels or targets.
 #pragma once
 
 #include <cstdint>

@@ -86,7 +86,7 @@ Result<std::string> unpack(zip_file_t* member, size_t size, const std::string& w
   }
   std::byte more{};
   ASSIGN_OR_RETURN(const size_t behind, read_some(member, std::span(&more, 1), where));  // and checks their checksum
-  if (behind != 0) return invalid_input(fmt::format("{}: goes on behind its last value", where));
+  if (behind != 0) return invalid_input(fmt::format("{}: there is data after its last value", where));
   return values;
 }
 

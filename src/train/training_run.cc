@@ -96,7 +96,7 @@ Result<TrainingForm> training_form(const Session& session, const SavedTraining& 
   const Buffer& output = *outputs.front();
   const TensorType& of_labels = form.labels().sample;
   form.output = in_session(of_validation, output);
-  if (output.type.dtype != DType::f32 || output.type.shape.size() < 2) return wrong("its output is none of classes");
+  if (output.type.dtype != DType::f32 || output.type.shape.size() < 2) return wrong("its output has no classes");
   const int64_t rows = element_count(output.type.shape) / std::max<int64_t>(output.type.shape.back(), 1);
   const bool fits =
       form.loss == Loss::softmax_cross_entropy

@@ -1,9 +1,9 @@
-// Which of the plans that ran is the best, as far as their runs tell: rounds go on until one is known or all left are
-// equal. Plans are compared by the logarithms of their scores in the same rounds, where the machines were alike.
+// The best of the plans that ran, by sequential elimination: rounds are added until one plan is left or all left are
+// equal. Plans are compared by the logarithms of their scores in the same rounds, under the same disturbances.
 //
 //   const Contest contest = hold_contest(plans, runs, {.confidence = 0.9, .looks = 8});
-//   contest.left                         // that may be the best; those behind are out
-//   contest.ends()                       // one is left, or none is more than `equal_within` behind
+//   contest.left                         // plans that may be the best; clearly worse ones are out
+//   contest.ends()                       // one is left, or all are within `equal_within`
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// What a validation teaches about the costs it was predicted with, and what that is worth on plans it did not see.
+// Corrections of costs learned from a validation, and how well they predict plans that they were not learned from.
 #pragma once
 
 #include <functional>

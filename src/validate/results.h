@@ -1,4 +1,4 @@
-// Runs of a set of plans, appended to a file one by one, so that an interrupted validation loses nothing and goes on.
+// Runs of a set of plans, appended to a file one by one, so that an interrupted validation can resume.
 //
 //   ASSIGN_OR_RETURN(ResultsFile file, ResultsFile::open("results.jsonl", set, machine));
 //   if (!file.has(fingerprint, round)) RETURN_IF_ERROR(file.append(run));

@@ -1,4 +1,4 @@
-// What messages between two hosts take: from the times of a test (validate/network_tests.h), and lines through them.
+// Times of messages between two hosts, from the samples of a test (validate/network_tests.h), and lines fitted to them.
 #pragma once
 
 #include <array>

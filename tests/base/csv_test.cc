@@ -19,7 +19,7 @@ TEST(Csv, QuotesWhatNeedsIt) {
 TEST(Csv, RefusesWhatIsNoRow) {
   EXPECT_EQ(parse_csv_line("\"a").error().message, "a quoted cell without its end");
   EXPECT_EQ(parse_csv_line("a\"b\"").error().message, "a quote in the middle of a cell");
-  EXPECT_EQ(parse_csv_line("\"a\"b").error().message, "something behind a quoted cell");
+  EXPECT_EQ(parse_csv_line("\"a\"b").error().message, "something after a quoted cell");
 }
 
 }  // namespace

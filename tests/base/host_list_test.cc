@@ -32,7 +32,8 @@ TEST(Hostfile, ANameThatComesAgainIsTheSameHost) {
 TEST(Hostfile, ErrorsNameTheLine) {
   EXPECT_THAT(error_of(parse_hostfile("a\nb cores=4\n", "hosts")),
               HasSubstr("hosts:2: 'cores=4' is neither slots=N nor max_slots=N\n  | b cores=4"));
-  EXPECT_THAT(error_of(parse_hostfile("a slots=0", "hosts")), HasSubstr("hosts:1: 'slots=0': '0' is no number from 1"));
+  EXPECT_THAT(error_of(parse_hostfile("a slots=0", "hosts")),
+              HasSubstr("hosts:1: 'slots=0': '0' is not a number from 1"));
   EXPECT_THAT(error_of(parse_hostfile("a:x", "hosts")), HasSubstr("hosts:1: 'a:x'"));
   EXPECT_THAT(error_of(parse_hostfile("a\n\nme@b", "hosts")), HasSubstr("hosts:3: 'me@b': a user's name"));
   EXPECT_THAT(error_of(parse_hostfile("-x", "hosts")), HasSubstr("hosts:1: '-x' cannot be the name of a host"));

@@ -54,7 +54,7 @@ TEST(CompileOnline, DecisionsToReplay) {
   std::filesystem::remove(file);
   EXPECT_THAT(compile_as("online:longest_path,replay=/no/such/log.csv").error().message, HasSubstr("/no/such/log.csv"));
   EXPECT_THAT(compile_as("online:no_such").error().message, HasSubstr("unknown online policy 'no_such'"));
-  EXPECT_THAT(compile_as("online:").error().message, HasSubstr("is no online schedule"));
+  EXPECT_THAT(compile_as("online:").error().message, HasSubstr("is not an online schedule"));
 }
 
 }  // namespace

@@ -268,7 +268,7 @@ TEST(LowerZero, SharesOfGradientsNeedAsManyMicroBatchesEverywhere) {
     const auto made = compile(kernels, plan, star(2, device_memory), {HostId(0), HostId(0)}, nullptr, options);
     return made.ok() ? std::string() : made.error().message;
   };
-  EXPECT_THAT(refused(3, false), HasSubstr("replicas need as many of them as each other, and"));
+  EXPECT_THAT(refused(3, false), HasSubstr("all replicas need the same number of them, and"));
   EXPECT_EQ(refused(4, false), "");
   EXPECT_EQ(refused(2, true), "");
   EXPECT_THAT(refused(4, true), HasSubstr("not exact with several micro-batches a replica"));

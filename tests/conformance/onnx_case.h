@@ -67,7 +67,7 @@ inline Result<Tensor> tensor_of_proto(const onnx::TensorProto& proto, const std:
 inline Result<Tensor> read_tensor(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string text, read_file(path));
   onnx::TensorProto proto;
-  if (!proto.ParseFromString(text)) return unsupported(path + " is no tensor");
+  if (!proto.ParseFromString(text)) return unsupported(path + " is not a tensor");
   return tensor_of_proto(proto, path);
 }
 
@@ -142,7 +142,7 @@ inline Result<OnnxCase> read_later_case(const std::filesystem::path& model) {
   std::filesystem::path data = model;
   ASSIGN_OR_RETURN(const std::string text, read_file(data.replace_extension(".data").string()));
   onnx::GraphProto tensors;
-  if (!tensors.ParseFromString(text)) return unsupported(data.string() + " is no graph");
+  if (!tensors.ParseFromString(text)) return unsupported(data.string() + " is not a graph");
   return read_case_with(model.stem().string(), model.string(), [&](const std::string& role, int i) -> Result<Tensor> {
     const std::string wanted = role + "_" + std::to_string(i);
     for (const onnx::TensorProto& tensor : tensors.initializer()) {

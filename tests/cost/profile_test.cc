@@ -208,12 +208,12 @@ TEST_F(ProfileFile, IsNotWrittenWithCopiesThatCannotBe) {
 TEST_F(ProfileFile, ThatIsMissingIsAnIoError) { EXPECT_EQ(read_profile(path_).error().kind, ErrorKind::io); }
 
 TEST_F(ProfileFile, ErrorsOfTheWhole) {
-  EXPECT_EQ(error_of(""), "p.json:1:1: this is not JSON, so it is no profile");
-  EXPECT_EQ(error_of("{\n  \"format\": nlsplit}"), "p.json:2:14: this is not JSON, so it is no profile");
+  EXPECT_EQ(error_of(""), "p.json:1:1: this is not JSON, so it is not a profile");
+  EXPECT_EQ(error_of("{\n  \"format\": nlsplit}"), "p.json:2:14: this is not JSON, so it is not a profile");
   EXPECT_EQ(error_of("[]"), "p.json: a profile is a JSON object");
-  EXPECT_EQ(error_of("{}"), "p.json: this is no profile: \"format\" must be \"nlsplit-profile\"");
+  EXPECT_EQ(error_of("{}"), "p.json: this is not a profile: \"format\" must be \"nlsplit-profile\"");
   EXPECT_EQ(error_of(R"({"format": "trace"})"),
-            "p.json: this is no profile: \"format\" must be \"nlsplit-profile\", it is \"trace\"");
+            "p.json: this is not a profile: \"format\" must be \"nlsplit-profile\", it is \"trace\"");
   EXPECT_EQ(error_of(R"({"format": "nlsplit-profile"})"), "p.json: \"version\" is missing");
   EXPECT_EQ(error_of(R"({"format": "nlsplit-profile", "version": 1, "model": "m"})"),
             "p.json: this profile has version 1; this program reads version 2: measure again with nlbench profile");
@@ -394,7 +394,7 @@ TEST(ProfileKeys, SayHowManyBytesTheScalarsMoved) {
   EXPECT_FALSE(parse_profile_key(signature(desc) + " moving -1 B").ok());
   const auto always = parse_profile_key("copy Identity(f32[64]) -> f32[64] moving 512 B");
   ASSERT_FALSE(always.ok());
-  EXPECT_THAT(always.error().message, ::testing::HasSubstr("Identity always moves as many bytes"));
+  EXPECT_THAT(always.error().message, ::testing::HasSubstr("Identity always moves the same number of bytes"));
 }
 
 // Of a cache as long as it can be 4 us; of one that moves 1,000 B 1 us; between them a straight line.

@@ -225,7 +225,7 @@ TEST(Backend, AnotherLibraryIsAnErrorInAnyCase) {
   const std::string kernels = library_folder + "libnlsplit_kernels_" + std::string(name_of(best_isa().value())) + ".so";
   const auto chosen = choose_backend({kernels, GpuMissing::cpu});
   ASSERT_FALSE(chosen.ok());
-  EXPECT_THAT(chosen.error().message, HasSubstr("is no backend: it has no nlsplit_cuda_backend"));
+  EXPECT_THAT(chosen.error().message, HasSubstr("is not a backend: it has no nlsplit_cuda_backend"));
 }
 
 // The real one, where it is built: it loads on any machine, and says by itself whether there is a GPU.

@@ -99,7 +99,7 @@ Result<bool> check_expected(const LoadedJob& job, const RunResult& result, const
 Result<LoadedJob> load(const std::string& dir) {
   std::error_code failure;
   if (!fs::is_directory(dir, failure))
-    return invalid_input(fmt::format("{} is no folder that `nlsim lower --save` has written", dir));
+    return invalid_input(fmt::format("{} is not a folder that `nlsim lower --save` has written", dir));
   std::optional<TemporaryFolder> unused;
   JobArguments arguments;
   arguments.what = dir;
@@ -152,7 +152,7 @@ Status print_times(const GpuOptions& gpu, const TimedNetwork& what) {
   if (!precision.ok()) {
     ASSIGN_OR_RETURN(level, parse_level(what.level));
   }
-  if (!is_gpu(level.isa)) return invalid_input(fmt::format("'{}' is no level of a GPU", what.level));
+  if (!is_gpu(level.isa)) return invalid_input(fmt::format("'{}' is not a level of a GPU", what.level));
   ASSIGN_OR_RETURN(Model model, zoo_model(what.network));
   ASSIGN_OR_RETURN(Graph graph, optimize(model.graph, model.weights));
   if (precision.ok()) {

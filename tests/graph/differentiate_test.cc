@@ -225,7 +225,7 @@ TEST(Gradients, RefuseOperandsThatAreNone) {
 }
 
 TEST(Losses, RefuseWhatTheyCannot) {
-  EXPECT_THAT(parse_loss("hinge").error().message, HasSubstr("'hinge' is no loss; there are mean_squared_error"));
+  EXPECT_THAT(parse_loss("hinge").error().message, HasSubstr("'hinge' is not a loss; there are mean_squared_error"));
   GraphBuilder g("vector");
   const ValueId x = g.input("labels", {DType::f32, {4}});
   g.output(g.add(Op::Relu, "y", {x}, {}).value());
@@ -234,7 +234,7 @@ TEST(Losses, RefuseWhatTheyCannot) {
   Graph renamed = graph;
   renamed.values[0].name = "x";
   EXPECT_EQ(with_loss(renamed, Loss::softmax_cross_entropy).error().message,
-            "output y is f32[4]: it has no axis of classes behind its samples");
+            "output y is f32[4]: it has no axis of classes after its samples");
 }
 
 TEST(Differentiate, RefusesWhatItCannot) {
@@ -246,7 +246,7 @@ TEST(Differentiate, RefusesWhatItCannot) {
     return made.ok() ? "" : made.error().message;
   };
   EXPECT_EQ(why(small.w1, small.w1), "the loss w1 is f32[4,4], not one number");
-  EXPECT_EQ(why(small.loss, small.x), "x is no weight");
+  EXPECT_EQ(why(small.loss, small.x), "x is not a weight");
   EXPECT_EQ(why(small.loss, lonely), "the loss depends on none of the trained weights");
   const auto both = differentiate(graph, small.loss, {small.w1, lonely}, small.weights);
   ASSERT_FALSE(both.ok());

@@ -195,7 +195,7 @@ TEST(Llama, RefusesAContextThatCannotBe) {
   EXPECT_THAT(refused("length=8&context=7"), HasSubstr("context 7 is not from the length, 8, to"));
   EXPECT_THAT(refused("length=1&context=7&candidates=51"), HasSubstr("candidates 51 is more than the 50 tokens"));
   EXPECT_THAT(refused("length=1&context=7&cache_bits=8"), HasSubstr("cache_bits 8 are neither 32 nor 16"));
-  EXPECT_THAT(refused("length=1&cache_bits=16"), HasSubstr("cache_bits are of a sequence that goes on"));
+  EXPECT_THAT(refused("length=1&cache_bits=16"), HasSubstr("cache_bits need a context"));
 }
 
 }  // namespace

@@ -157,11 +157,11 @@ TEST(GgufFile, SaysWhatIsWrongAndWhere) {
        [](GgufBytes& f) {
          f.info("c", {16, 16}, 12, 160);
        },
-       "rows of 16 elements are no whole blocks of Q4_K, which have 256"},
+       "rows of 16 elements are not whole blocks of Q4_K, which have 256"},
       {"overlap", [](GgufBytes& f) { f.info("c", {8}, 0, 128); },
-       "its bytes are at 128 behind the header; the tensors before it end at 160"},
+       "its bytes are at 128 after the header; the tensors before it end at 160"},
       {"far away", [](GgufBytes& f) { f.info("c", {8}, 0, uint64_t{1} << 63); },
-       "its bytes are at 9223372036854775808 behind the header"},
+       "its bytes are at 9223372036854775808 after the header"},
       {"huge",
        [](GgufBytes& f) {
          for (uint64_t i = 0, at = 160; i < 300; ++i, at += uint64_t{1} << 42)
@@ -171,8 +171,8 @@ TEST(GgufFile, SaysWhatIsWrongAndWhere) {
       {"tensor twice", [](GgufBytes& f) { f.info("a.weight", {8}, 0, 160); },
        "tensor \"a.weight\" at offset 258: its name stands twice"},
       {"alignment", [](GgufBytes& f) { f.integer("general.alignment", 24); },
-       "general.alignment at offset 167: it is 24, which is no power of two"},
-      {"no alignment", [](GgufBytes& f) { f.integer("general.alignment", 0); }, "it is 0, which is no power of two"},
+       "general.alignment at offset 167: it is 24, which is not a power of two"},
+      {"no alignment", [](GgufBytes& f) { f.integer("general.alignment", 0); }, "it is 0, which is not a power of two"},
       {"alignment's kind", [](GgufBytes& f) { f.text("general.alignment", "32"); },
        "it is string; it must be an integer"},
   };

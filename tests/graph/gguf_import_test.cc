@@ -197,16 +197,16 @@ TEST(GgufImport, SaysWhatItCannotCompute) {
       {[](TinyLlama& t) { t.architecture = "mamba"; },
        "general.architecture at offset 56: the architecture \"mamba\" is not known; those that are: llama, qwen2, "
        "qwen3, qwen3moe, phi3, gemma, gemma2, gemma3"},
-      {[](TinyLlama& t) { t.layers = 2; }, "llama.block_count at offset 98: 2 layers; 11 tensors do not make so many"},
+      {[](TinyLlama& t) { t.layers = 2; }, "llama.block_count at offset 98: 2 layers; 11 tensors are too few"},
       {[](TinyLlama& t) { t.layers = 0; }, "0 is not from 1 to 16777216"},
       {[](TinyLlama& t) { t.hidden = 4000000000; },
        "llama.embedding_length at offset 136: 4000000000 is not from 1 to 16777216"},
-      {[](TinyLlama& t) { t.hidden = 7; }, "llama.embedding_length at offset 136: 7 is no multiple of the 2 heads"},
+      {[](TinyLlama& t) { t.hidden = 7; }, "llama.embedding_length at offset 136: 7 is not a multiple of the 2 heads"},
       {[](TinyLlama& t) { t.hidden = 6; }, "a head's width of 3 is odd"},
       {[](TinyLlama& t) { t.hidden = 16; },
        "tensor token_embd.weight: it is [16, 8]; by the metadata it would be [16, 16]"},
       {[](TinyLlama& t) { t.kv_heads = 3; },
-       "llama.attention.head_count_kv at offset 223: 2 heads are no multiple of 3"},
+       "llama.attention.head_count_kv at offset 223: 2 heads are not a multiple of 3"},
       {[](TinyLlama& t) {
          t.ffn = 1 << 24;
          t.hidden = 1 << 24;
@@ -258,7 +258,7 @@ TEST(GgufImport, SaysWhatItCannotCompute) {
       {with([](GgufBytes& f) { f.integer("llama.expert_count", 8); }),
        "llama.expert_count at offset 388: 8, and 0 is all that is known here"},
       {with([](GgufBytes& f) { f.value("llama.attention.sliding_window", 5, little(int32_t{-1})); }),
-       "-1 is not from 0, none, to 16777216"},
+       "-1 is not from 0 (none) to 16777216"},
       {with([](GgufBytes& f) { f.value("llama.attention.causal", 7, std::string(1, '\0')); }),
        "attention to later tokens"},
       {with([](GgufBytes& f) { f.real("llama.attention.scale", 1); }), "this scale is not known"},
@@ -340,7 +340,7 @@ TEST(GgufImport, TheLengthIsTheUsers) {
   EXPECT_THAT(error(""), HasSubstr("64, less than the 128 positions wanted"));
   EXPECT_THAT(error("?lenght=9"),
               HasSubstr("there is no lenght, did you mean length?; it takes length=128 (tokens of a prompt)"));
-  EXPECT_THAT(error("?length=0"), HasSubstr("length \"0\" is no integer from 1 to 16777216"));
+  EXPECT_THAT(error("?length=0"), HasSubstr("length \"0\" is not an integer from 1 to 16777216"));
   EXPECT_THAT(error("?"), HasSubstr("\"\" is not NAME=VALUE"));
   EXPECT_THAT(import_gguf("/nowhere/x.gguf?length=9").error().message, HasSubstr("/nowhere/x.gguf"));
 }

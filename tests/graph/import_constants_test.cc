@@ -68,7 +68,7 @@ TEST(ImportConstants, Fills) {
       {13, inputs, "c = ConstantOfShape (many) y = Clip (x, c)",
        "node y (Clip, opset 13): a constant of 70000 elements where a few are expected"},
       {13, "float[2,3] x, float[1] six = {6}", "y = Reshape (x, six)",
-       "node y (Reshape, opset 13): integers are needed where floats are"},
+       "node y (Reshape, opset 13): integers are needed, and these are floats"},
   });
 }
 
@@ -80,7 +80,7 @@ TEST(ImportConstants, Casts) {
       {13, inputs, "c = Cast <to = 7> (bytes) y = Reshape (x, c)", "%y f32[3,2] = Reshape(%x)"},
       {13, inputs, "c = Cast <to = 7> (f) y = Reshape (x, c)", "%y f32[3,2] = Reshape(%x)"},
       {13, inputs, "c = Cast <to = 7> (big) y = Reshape (x, c)",
-       "node c (Cast, opset 13): a cast of a number that is no integer"},
+       "node c (Cast, opset 13): a cast of a number that is not an integer"},
       {13, inputs, "c = ConstantOfShape <value = int64[1] {3}> (many) i = Cast <to = 6> (c) y = Add (long, i)",
        "%y i32[70000] = Add(%long, %i)"},
   });

@@ -211,7 +211,7 @@ const std::vector<HostileCase>& attributes() {
        },
        "node it (Hardmax, opset 13): an operand of type i64"},
       {"TopK", [](OnnxFile& f) { with_integers(f, "TopK", {huge}); }, "k of 9.223372036854776e+18"},
-      {"CumSum, an axis that is no number",
+      {"CumSum, an axis that is not a number",
        [](OnnxFile& f) {
          f.floats("axis", {}, {INFINITY});
          f.node("CumSum", {"x", "axis"}, "y", "it");
@@ -262,7 +262,7 @@ const std::vector<HostileCase>& attributes() {
        [](OnnxFile& f) {
          set(f.node("Transpose", {"x"}, "y", "it"), "perm", Ints{0, 1, huge, -1});
        },
-       "perm is no permutation"},
+       "perm is not a permutation"},
       {"LRN", [](OnnxFile& f) { set(f.node("LRN", {"x"}, "y", "it"), "size", huge); },
        "a window of 9223372036854775807"},
       {"RoiAlign, samples",

@@ -160,8 +160,8 @@ TEST(ImportRefusals, Arrangement) {
   const char* const matrix = "float[2,3] x, int64[1] a = {0}, int64[2] b = {0, 0}";
   expect_refusals({
       {13, matrix, "y = Transpose (none)", "an input is missing"},
-      {13, matrix, "y = Transpose <perm = [0, 0]> (x)", "perm is no permutation of the axes"},
-      {13, matrix, "y = Transpose <perm = [0]> (x)", "perm is no permutation of the axes"},
+      {13, matrix, "y = Transpose <perm = [0, 0]> (x)", "perm is not a permutation of the axes"},
+      {13, matrix, "y = Transpose <perm = [0]> (x)", "perm is not a permutation of the axes"},
       {13, matrix, "y = Reshape (x)", "shape is missing"},
       {13, "float[2,3] x, int64[2] s", "y = Reshape (x, s)", "shape that is not constant"},
       {14, "float[2,3] x, int64[2] s = {0, 3}", "y = Reshape <allowzero = 1> (x, s)", "a shape without elements"},
@@ -208,7 +208,7 @@ TEST(ImportRefusals, ShapesAndIndices) {
       {13, matrix, "y = CumSum (x)", "axis is missing"},
       {13, "int64[2] x, float[2] v", "y = OneHot (x, none, v)", "depth is missing"},
       {14, matrix, "y = Trilu (none)", "an input is missing"},
-      {14, "float[4] x", "y = Trilu (x)", "f32[4] is no matrix"},
+      {14, "float[4] x", "y = Trilu (x)", "f32[4] is not a matrix"},
       {13, "float[4] x, bool[4] c = {1, 0, 1, 0}", "y = Compress (none, c)", "an input is missing"},
       {13, "float[4] x, bool[4] c = {1, 0, 1, 0}", "y = Compress (x)", "an input is missing"},
       {13, "float[4] x, bool[4] c", "y = Compress (x, c)", "a condition that is not constant"},
@@ -229,7 +229,7 @@ TEST(ImportRefusals, ShapesAndIndices) {
       {18, "float[2,4] x, int64[2] s = {2, 2000000000000}", "y = CenterCropPad (x, s)", "an extent of 2000000000000"},
       {18, matrix, "y = CenterCropPad <axes = [2]> (x, k)", "axis 2"},
       {13, matrix, "y = EyeLike (none)", "an input is missing"},
-      {13, "float[4] x", "y = EyeLike (x)", "f32[4] is no matrix"},
+      {13, "float[4] x", "y = EyeLike (x)", "f32[4] is not a matrix"},
       {13, matrix, "y = EyeLike <dtype = 8> (x)", "element type 8"},
       {13, matrix, "y = ReduceSum (none, k)", "an input is missing"},
       {13, "float[2,4] x, int64[1] a", "y = ReduceSum (x, a)", "axes that is not constant"},

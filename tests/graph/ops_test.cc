@@ -79,7 +79,7 @@ TEST(Ops, RefusesWhatDoesNotFit) {
   EXPECT_EQ(infer(Op::MatMul, {f32({2, 3}), f32({3}), f32({1})}), "a bias f32[1] of a product f32[2]");
   EXPECT_THAT(infer(Op::Reshape, {f32({2, 3})}, {{"shape", Ints{-1, -1}}}), HasSubstr("two extents open"));
   EXPECT_THAT(infer(Op::Reshape, {f32({2, 3})}, {{"shape", Ints{4, 2}}}), HasSubstr("6 elements cannot become 8"));
-  EXPECT_THAT(infer(Op::Transpose, {f32({2, 3})}, {{"perm", Ints{0, 0}}}), HasSubstr("no permutation"));
+  EXPECT_THAT(infer(Op::Transpose, {f32({2, 3})}, {{"perm", Ints{0, 0}}}), HasSubstr("not a permutation"));
   EXPECT_THAT(infer(Op::Softmax, {f32({2, 3})}, {{"axis", int64_t{2}}}), HasSubstr("axis 2 of a tensor with 2 axes"));
   EXPECT_THAT(infer(Op::LRN, {f32({1, 4, 2, 2})}, {{"alpha", 1.0}, {"beta", 1.0}, {"bias", 1.0}, {"size", int64_t{0}}}),
               HasSubstr("0 channels"));
@@ -229,7 +229,7 @@ TEST(Ops, ExpertsThatDoNotFitAreRefused) {
   EXPECT_EQ(why({x, chosen, shares, gate, gate, down}, 6, 2), "f32[1,3,16]");
   EXPECT_THAT(why({x, chosen, shares, gate, gate, down}, 6, 3), HasSubstr("experts 3 to 6 of 6"));
   EXPECT_THAT(why({x, chosen, shares, gate, gate, gate}, 6, 0), HasSubstr("experts of f32[4,8,16]"));
-  EXPECT_THAT(why({x, shares, shares, gate, gate, down}, 6, 0), HasSubstr("f32[1,3,2] are no indices"));
+  EXPECT_THAT(why({x, shares, shares, gate, gate, down}, 6, 0), HasSubstr("f32[1,3,2] are not indices"));
   EXPECT_THAT(why({f32({1, 3, 17}), chosen, shares, gate, gate, down}, 6, 0), HasSubstr("inner extents 17 and 16"));
   EXPECT_THAT(why({x, chosen, f32({1, 3, 3}), gate, gate, down}, 6, 0), HasSubstr("choose by"));
   const TensorType seven{DType::i64, {1, 3, 7}};

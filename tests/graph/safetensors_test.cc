@@ -97,7 +97,7 @@ TEST(Safetensors, SaysWhatIsWrongWithAFile) {
   EXPECT_THAT(tensor(R"("w":{"dtype":"F32","shape":[1],"data_offsets":[0]})", 4), HasSubstr("[0] are not two offsets"));
   EXPECT_THAT(tensor(R"("w":{"dtype":"F32","shape":[1],"data_offsets":[0,4],"x":0})", 4),
               HasSubstr(R"(tensor "w": /: the key "x" is not known)"));
-  EXPECT_THAT(tensor(R"("w":{"dtype":"F32","shape":[1]})", 4), HasSubstr("/data_offsets: null is no list"));
+  EXPECT_THAT(tensor(R"("w":{"dtype":"F32","shape":[1]})", 4), HasSubstr("/data_offsets: null is not a list"));
   const std::string one = R"("v":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)";
   EXPECT_THAT(tensor(one + R"("w":{"dtype":"F16","shape":[2],"data_offsets":[2,6]})", 6),
               HasSubstr(R"(tensor "w": it begins at byte 2 of the tensors, but v ends at 4: two tensors share bytes)"));
@@ -105,7 +105,7 @@ TEST(Safetensors, SaysWhatIsWrongWithAFile) {
               HasSubstr(R"(but v ends at 4: the bytes between belong to no tensor)"));
   EXPECT_THAT(tensor(one + R"("v":{"dtype":"F32","shape":[1],"data_offsets":[4,8]})", 8),
               HasSubstr(R"(the key "v" stands twice)"));
-  EXPECT_THAT(tensor(one.substr(0, one.size() - 1), 5), HasSubstr("there are 1 bytes behind its tensors"));
+  EXPECT_THAT(tensor(one.substr(0, one.size() - 1), 5), HasSubstr("there are 1 bytes after its tensors"));
   EXPECT_THAT(read_safetensors("/nowhere/x.safetensors").error().message, HasSubstr("/nowhere/x.safetensors"));
 }
 
@@ -203,16 +203,16 @@ TEST(SafetensorsImport, SaysWhatItCannotCompute) {
        "config.json: /architectures: the architecture \"MambaForCausalLM\" is not known; those that are: "
        "LlamaForCausalLM, MistralForCausalLM, Phi3ForCausalLM, Qwen2ForCausalLM, Qwen3ForCausalLM, "
        "Qwen3MoeForCausalLM, GemmaForCausalLM, Gemma2ForCausalLM, Gemma3ForCausalLM"},
-      {without("architectures"), "config.json: /architectures: null is no list"},
+      {without("architectures"), "config.json: /architectures: null is not a list"},
       {key("architectures", json::array()), "/architectures: [] is not one architecture"},
-      {key("num_hidden_layers", 2), "/num_hidden_layers: 2 layers; 11 tensors do not make so many"},
+      {key("num_hidden_layers", 2), "/num_hidden_layers: 2 layers; 11 tensors are too few"},
       {key("hidden_size", 0), "/hidden_size: 0 is not from 1 to 16777216"},
-      {key("hidden_size", "8"), "/hidden_size: \"8\" is no integer"},
-      {key("hidden_size", 7), "/hidden_size: 7 is no multiple of the 2 heads"},
+      {key("hidden_size", "8"), "/hidden_size: \"8\" is not an integer"},
+      {key("hidden_size", 7), "/hidden_size: 7 is not a multiple of the 2 heads"},
       {key("hidden_size", 6), "/head_dim: a head's width of 3 is odd"},
-      {without("vocab_size"), "/vocab_size: null is no integer"},
+      {without("vocab_size"), "/vocab_size: null is not an integer"},
       {key("vocab_size", 15), "tensor model.embed_tokens.weight: it is [16, 8]; by config.json it would be [15, 8]"},
-      {key("num_key_value_heads", 3), "/num_key_value_heads: 2 heads are no multiple of 3"},
+      {key("num_key_value_heads", 3), "/num_key_value_heads: 2 heads are not a multiple of 3"},
       {[](TinyFolder& t) { t.config["intermediate_size"] = t.config["hidden_size"] = 1 << 24; },
        "more than 1e12 elements"},
       {key("max_position_embeddings", 4), "/max_position_embeddings: 4, less than the 5 positions wanted"},
@@ -230,7 +230,7 @@ TEST(SafetensorsImport, SaysWhatItCannotCompute) {
       {rope({{"type", "linear"}, {"factor", 0}}), "/rope_scaling/factor: 0 is not above 0"},
       {rope({{"rope_type", "llama3"}, {"factor", 8}, {"low_freq_factor", 4}, {"high_freq_factor", 4}}),
        "/rope_scaling/high_freq_factor: 4 is not above 4"},
-      {rope(3), "/rope_scaling: 3 is no object"},
+      {rope(3), "/rope_scaling: 3 is not an object"},
       {key("rope_parameters", {{"rope_theta", 0}}), "/rope_parameters/rope_theta: 0 is below 1"},
       {key("partial_rotary_factor", 0.5), "/partial_rotary_factor: 0.5: positions of a part of each head"},
       {key("attention_bias", true), "/attention_bias: these biases are not known"},
@@ -330,9 +330,9 @@ TEST(SafetensorsImport, ShardsMustAgreeWithTheirIndex) {
   EXPECT_THAT(error(), HasSubstr("index.json: tensor \"model.norm.weight\": it is not in "));
   index["weight_map"]["model.norm.weight"] = "../2.safetensors";
   put(index_path, index.dump());
-  EXPECT_THAT(error(), HasSubstr("/weight_map/model.norm.weight: \"../2.safetensors\" is no file of this folder"));
+  EXPECT_THAT(error(), HasSubstr("/weight_map/model.norm.weight: \"../2.safetensors\" is not a file of this folder"));
   put(index_path, "{}");
-  EXPECT_THAT(error(), HasSubstr("index.json: /weight_map: null is no object"));
+  EXPECT_THAT(error(), HasSubstr("index.json: /weight_map: null is not an object"));
 }
 
 TEST(SafetensorsImport, KnowsFoldersByTheirConfig) {

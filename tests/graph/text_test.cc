@@ -178,7 +178,7 @@ TEST(Text, ErrorsShowThePlace) {
               HasSubstr("bad.nls:5:25: unknown operator Convv; did you mean Conv?"));
   EXPECT_THAT(error_of(replaced(good, "(%x, %w", "(%x, %v")), HasSubstr("%v is not made before this line"));
   EXPECT_THAT(error_of(replaced(good, "f32[1,4,6,6]", "f8[1,4,6,6]")), HasSubstr("bad.nls:2:"));
-  EXPECT_THAT(error_of(replaced(good, "f32[1,4,6,6]", "f32[1,4,6,")), HasSubstr("no tensor type"));
+  EXPECT_THAT(error_of(replaced(good, "f32[1,4,6,6]", "f32[1,4,6,")), HasSubstr("not a tensor type"));
   EXPECT_THAT(error_of(replaced(good, "[1,4,6,6]", "[1,4,99999999999999,6666]")), HasSubstr("too large"));
   EXPECT_THAT(error_of(replaced(good, "{pads", "{group=1, group=2, pads")), HasSubstr("stands twice"));
   EXPECT_THAT(error_of(replaced(good, "Flatten(", "Transpose(")),

@@ -171,7 +171,7 @@ TEST(Zoo, SizesThatMakeNoSenseAreListedTogether) {
     return model.ok() ? "accepted" : model.error().message;
   };
   EXPECT_THAT(error("llama?layer=2&heads=none&vocab=0&ffn"),
-              AllOf(HasSubstr("there is no layer, did you mean layers?"), HasSubstr("heads \"none\" is no integer"),
+              AllOf(HasSubstr("there is no layer, did you mean layers?"), HasSubstr("heads \"none\" is not an integer"),
                     HasSubstr("vocab \"0\""), HasSubstr("\"ffn\" is not NAME=VALUE"),
                     HasSubstr("it takes layers=32 (decoder layers), hidden=4096")));
   EXPECT_THAT(error("llama?hidden=4098&kv_heads=5"), AllOf(HasSubstr("hidden 4098 is not a multiple of heads 32"),

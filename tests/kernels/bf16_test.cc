@@ -271,7 +271,7 @@ TEST(Bf16Catalogue, SaysWhatProductsItLeavesToOthers) {
   EXPECT_EQ(why(desc, KernelName::gemm_bf16), "the product is scaled");
   desc = product(Op::Gemm, 4, 5, 6, true, false);
   set_attr(desc.attrs, "beta", 0.5);
-  EXPECT_EQ(why(desc, KernelName::gemm_bf16), "what is added is no row");
+  EXPECT_EQ(why(desc, KernelName::gemm_bf16), "what is added is not a row");
   desc = product(Op::Gemm, 4, 5, 6, false, false);
   desc.weights = 0;
   EXPECT_EQ(why(desc, KernelName::gemm_bf16), "it packs its right operand at load, and this one is not constant");

@@ -265,7 +265,7 @@ TEST(Catalogue, VerifyRejectsWhatATextMayClaim) {
     const Status status = verify(bad);
     return status.ok() ? std::string("accepted") : status.error().message;
   };
-  EXPECT_EQ(message([](auto& d) { d.kernel = KernelName::copy; }), "\"copy\" is no kernel of the catalogue");
+  EXPECT_EQ(message([](auto& d) { d.kernel = KernelName::copy; }), "\"copy\" is not a kernel of the catalogue");
   EXPECT_THAT(message([](auto& d) { d.kernel = {KernelName::gemm, Isa::v3}; }), HasSubstr("it does not compute Conv"));
   EXPECT_THAT(message([](auto& d) { d.weights = 0; }), HasSubstr("not constant"));
   EXPECT_THAT(message([](auto& d) { d.weights = 0b110; }), HasSubstr("more weights than inputs"));
@@ -275,7 +275,7 @@ TEST(Catalogue, VerifyRejectsWhatATextMayClaim) {
   EXPECT_THAT(message([](auto& d) {
                 d.epilogue = {{Op::Softmax, {{"axis", int64_t{1}}}}};
               }),
-              HasSubstr("no epilogue step"));
+              HasSubstr("not an epilogue step"));
   EXPECT_THAT(message([](auto& d) { d.epilogue = {{Op::Clip, {}}}; }), HasSubstr("Clip"));
   EXPECT_THAT(message([](auto& d) {
                 d.epilogue = {{Op::Add, {}}};

@@ -118,7 +118,7 @@ TEST(HalfCatalogue, SaysWhatItLeavesToOthers) {
   EXPECT_THAT(verify(desc).error().message, HasSubstr("no kernel computes it in f32"));
   desc.op = Op::Relu;
   EXPECT_TRUE(verify(desc).ok());
-  EXPECT_THAT(refusal({KernelName::widened, Isa::v3}, widened(desc))->why, HasSubstr("is no half"));
+  EXPECT_THAT(refusal({KernelName::widened, Isa::v3}, widened(desc))->why, HasSubstr("is not a half"));
 }
 
 // A cut where float32's kernel has the bits of the whole has those of the halves.

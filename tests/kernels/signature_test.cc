@@ -88,7 +88,7 @@ TEST(Signature, OtherTextsAreRefused) {
     const auto parsed = parse_signature(text);
     ASSERT_FALSE(parsed.ok()) << text;
     EXPECT_EQ(parsed.error().fragment, text);
-    EXPECT_THAT(parsed.error().message, ::testing::StartsWith("this is no signature of a computation: "));
+    EXPECT_THAT(parsed.error().message, ::testing::StartsWith("this is not a signature of a computation: "));
   }
 }
 

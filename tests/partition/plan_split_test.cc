@@ -114,9 +114,9 @@ TEST_F(SplitPlans, ErrorsNameThePlace) {
       "stands before the '('");
   EXPECT_EQ(error("rest@height(A+B)+C"), "'rest@height(A+B)+C': the '(' before 'C' is missing");
   EXPECT_EQ(error("rest@height(A+B) C"),
-            "'rest@height(A+B) C': behind 'height(A+B)' may stand '+' and another such group, not 'C'");
+            "'rest@height(A+B) C': only '+' and another such group may follow 'height(A+B)', not 'C'");
   EXPECT_EQ(error("rest@height(A+B)+"),
-            "'rest@height(A+B)+': behind 'height(A+B)' may stand '+' and another such group, not '+'");
+            "'rest@height(A+B)+': only '+' and another such group may follow 'height(A+B)', not '+'");
   EXPECT_EQ(error("rest@height(A)"), "'rest@height(A)': 'height(A)' has one device, and a split needs two at least");
   EXPECT_EQ(error("rest@height()"), "'rest@height()': a device is missing after '(' or '+'");
   EXPECT_EQ(error("rest@height(A+A)"), "'rest@height(A+A)': device A twice in one stage");

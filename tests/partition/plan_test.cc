@@ -183,7 +183,7 @@ TEST_F(Plans, CheckNamesTheStage) {
   EXPECT_EQ(check(wrong, 1), "plan mine: stage 1 ends at node 7 of 3");
   wrong = plan;
   wrong.stages.pop_back();
-  EXPECT_EQ(check(wrong, 1), "plan mine: the last stage ends behind 'b', so 1 layers have no device");
+  EXPECT_EQ(check(wrong, 1), "plan mine: the last stage ends after 'b', so 1 layers have no device");
   wrong = plan;
   wrong.stages[1].devices[1] = DeviceId(1);
   EXPECT_EQ(check(wrong, 1), "plan mine: stage 1 has device B twice");

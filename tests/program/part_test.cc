@@ -98,7 +98,7 @@ TEST(Part, HasNoDevicesThatItsOwnDoesNotName) {
   EXPECT_EQ(own_of(whole, 3).devices[3], whole.devices[3]);
   EXPECT_EQ(own_of(whole, 0).devices[0], whole.devices[0]);
   const Program outline = outline_of(whole);
-  EXPECT_EQ(in_outline(outline, part, 0).error().message, "this is no part for device A");
+  EXPECT_EQ(in_outline(outline, part, 0).error().message, "this is not a part for device A");
   EXPECT_EQ(in_outline(outline, part, 5).error().message, "there is no device number 5");
   EXPECT_EQ(in_outline(part, whole, 0).error().message, "there is no device A");
 }

@@ -95,7 +95,7 @@ TEST(Session, ChoicesAreRead) {
   const auto refusal = [&](const std::string& text) { return parse_choices(session, text).error().to_string(); };
   EXPECT_THAT(refusal("init pus"), HasSubstr("session counter has no program pus; there are init, push, read"));
   for (const char* number : {"0", "-1", "x", "", "99999999999", "3x"})
-    EXPECT_THAT(refusal(std::string("push*") + number), HasSubstr("is no number of executions")) << number;
+    EXPECT_THAT(refusal(std::string("push*") + number), HasSubstr("is not a number of executions")) << number;
   EXPECT_EQ(in_sequence(session, std::vector<Choice>{{3, 1}}, Choosing::known).error().message,
             "session counter has no program number 3");
   EXPECT_THAT(in_sequence(session, std::vector<Choice>{{1, 1 << 30}}, Choosing::known).error().message,

@@ -187,7 +187,7 @@ TEST(Prefill, SaysWhatCannotBe) {
            {"{decode: [rest@wide]}", "lacks 'prefill'"},
            {"{prefill: [rest@wide], stages: [rest@quick]}", "a plan has `stages`, or `prefill` and `decode`"},
            {"{prefill: [rest@wide], decode: [rest@quik]}", "no device is called 'quik'"},
-           {"['prefill: rest@wide']", "says who decodes as well"},
+           {"['prefill: rest@wide']", "needs 'decode' as well"},
            {"{prefill: [rest@wide], decode: [rest@quick]}", "token by token", 1},
        }) {
     SCOPED_TRACE(wrong.plan);

@@ -88,7 +88,7 @@ TEST(Failure, ACircle) {
   ASSERT_EQ(failure.causes.size(), 1u);
   EXPECT_EQ(failure.causes[0].kind, Failure::Kind::circle);
   EXPECT_EQ(failure.causes[0].chain, (std::vector<int>{1, 2}));
-  EXPECT_THAT(failure.causes[0].text, HasSubstr("a circle: rank 1 waits for rank 2 waits for rank 1"));
+  EXPECT_THAT(failure.causes[0].text, HasSubstr("a cycle: rank 1 waits for rank 2 waits for rank 1"));
 }
 
 // The sender has sent it, the receiver has not got it: not the sender's fault.
@@ -170,7 +170,7 @@ TEST_F(FailureFolder, WhatIsNoFolderOfRecords) {
   EXPECT_THAT(error(), HasSubstr("says that there are"));
   fs::remove(dir_ + "/rank-00.flight");
   fs::create_directory(dir_ + "/rank-1.flight");
-  EXPECT_THAT(error(), HasSubstr("is no file"));
+  EXPECT_THAT(error(), HasSubstr("is not a file"));
   fs::remove(dir_ + "/rank-1.flight");
   put("rank-1.flight", "");
   fs::resize_file(dir_ + "/rank-1.flight", uintmax_t{1} << 40);

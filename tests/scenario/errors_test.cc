@@ -89,7 +89,7 @@ const BadScenario bad_scenarios[] = {
      "s.yaml:2:71: a rate has 'cosine' or 'steps', not both"
        "\n  | workload: {mode: training, learning_rate: {cosine: {steps: 9}, steps: {3: 1}}, batch: 16, micro_batches: [1, 4]}"},
     {"RateStepsThatDoNotAscend", "inference", "training, learning_rate: {steps: {30: 0.1, 20: 0.2}}",
-     "s.yaml:2:61: steps must ascend: 20 is not behind 30"
+     "s.yaml:2:61: steps must ascend: 20 is not after 30"
        "\n  | workload: {mode: training, learning_rate: {steps: {30: 0.1, 20: 0.2}}, batch: 16, micro_batches: [1, 4]}"},
     {"RateStepInItsWarmUp", "inference", "training, learning_rate: {warmup: 40, steps: {30: 0.1}}",
      "s.yaml:2:64: step 30 is within the warm-up of 40"

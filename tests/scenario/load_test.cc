@@ -64,7 +64,7 @@ TEST(LoadModel, ReadsFoldersWithSafetensors) {
   EXPECT_THAT(load_model(scenario("{safetensors: " + folder + "}").value()).error().to_string(),
               HasSubstr("config.json: /max_position_embeddings: 64, less than the 128 positions wanted"));
   EXPECT_THAT(scenario("{safetensors: nowhere}").error().to_string(),
-              HasSubstr("s.yaml:1:22: nowhere is no folder with a config.json"));
+              HasSubstr("s.yaml:1:22: nowhere is not a folder with a config.json"));
   EXPECT_THAT(scenario("{safetensors: '" + folder + "', dims: {length: 5}}").error().message,
               HasSubstr("'dims' binds extents of an ONNX file; other models have theirs"));
 }

@@ -165,8 +165,9 @@ const Bad bad[] = {
      "s.yaml:4:11: unknown host 'h4': it is not in the topology (4 hosts, h0 to h3), and no link leads to it; did you "
      "mean"},
     {"HostTwice", star(), fmt::format("M: {{hosts: [h1, h0..h2], {}}}", figures), "", "host 'h1' is given twice"},
-    {"RangeBackwards", star(), fmt::format("M: {{hosts: h2..h0, {}}}", figures), "", "'h2..h0' is no range of hosts"},
-    {"RangeOfUnlike", star(), fmt::format("M: {{hosts: h0..k3, {}}}", figures), "", "'h0..k3' is no range of hosts"},
+    {"RangeBackwards", star(), fmt::format("M: {{hosts: h2..h0, {}}}", figures), "",
+     "'h2..h0' is not a range of hosts"},
+    {"RangeOfUnlike", star(), fmt::format("M: {{hosts: h0..k3, {}}}", figures), "", "'h0..k3' is not a range of hosts"},
     {"RangeHuge", star(), fmt::format("M: {{hosts: h0..h99999999, {}}}", figures), "", "means more than 10000 hosts"},
     {"SwitchAsHost", star(), fmt::format("M: {{hosts: [sw], {}}}", figures), "", "'sw' is a switch"},
     {"HostAndHosts", star(), fmt::format("M: {{host: h0, hosts: all, {}}}", figures), "", "either 'host' or 'hosts'"},

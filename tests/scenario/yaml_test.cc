@@ -69,7 +69,7 @@ TEST(Yaml, Errors) {
   EXPECT_EQ(error_of("x:\n  - {a: 1, a: 1}\n"),
             "y:2:12: 'a' is given twice here, first in line 2\n  |   - {a: 1, a: 1}");
   EXPECT_EQ(error_of("a: *b\n"), "y:1:4: this is not YAML: the referenced anchor is not defined\n  | a: *b");
-  EXPECT_EQ(error_of("a: &a [*a]\n"), "y:1:8: this alias stands inside what it names\n  | a: &a [*a]");
+  EXPECT_EQ(error_of("a: &a [*a]\n"), "y:1:8: this alias is inside the node that it names\n  | a: &a [*a]");
   EXPECT_EQ(error_of("a: 1\n---\nb: 2\n"), "y:3:1: a second document ('---'); only one is read\n  | b: 2");
   EXPECT_EQ(error_of("? [a]\n: b\n"), "y:1:3: a key must be a text\n  | ? [a]");
   EXPECT_EQ(error_of("a: {b: 1\n"), "y:2:1: this is not YAML: a '{' is not closed, or a ',' is missing in it");

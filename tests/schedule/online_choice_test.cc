@@ -24,7 +24,7 @@ TEST(OnlineChoice, TextReadsBack) {
   }
   for (const char* wrong : {"streaming", "online:", "online:x,base", "online:x,in_flight=", "online:x,in_flight=0",
                             "online:x,in_flight=2x", "online:x,what=3", "online:,base=list"})
-    EXPECT_THAT(parse_online_choice(wrong).error().message, HasSubstr("is no online schedule")) << wrong;
+    EXPECT_THAT(parse_online_choice(wrong).error().message, HasSubstr("is not an online schedule")) << wrong;
 }
 
 TEST(OnlineChoice, TheTableIsTheBasesWithRoom) {

@@ -277,7 +277,8 @@ TEST(TrainingPolicies, ReplicatedStagesAreLinesSideBySide) {
   input.stage_devices = {{0, 2}, {1}};
   for (auto* times : {&input.stage_seconds, &input.input_gradient_seconds, &input.weight_gradient_seconds})
     *times = {{1, 1}, {1}};
-  EXPECT_EQ(error_of("1f1b", input), "schedule 1f1b needs one stage a device, and every stage with as many replicas");
+  EXPECT_EQ(error_of("1f1b", input),
+            "schedule 1f1b needs one stage a device, and the same number of replicas in every stage");
 }
 
 TEST(TrainingPolicies, ErrorsSayWhatIsNeeded) {

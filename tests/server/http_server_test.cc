@@ -212,7 +212,8 @@ TEST(HttpServer, EndsWhatIsUnderWay) {
 TEST(HttpServer, SaysWhereItCannotListen) {
   Running server;
   EXPECT_THAT(HttpServer::open({.port = server.port()}, nullptr).error().message, HasSubstr("already in use"));
-  EXPECT_THAT(HttpServer::open({.address = "nowhere"}, nullptr).error().message, HasSubstr("nowhere is no address"));
+  EXPECT_THAT(HttpServer::open({.address = "nowhere"}, nullptr).error().message,
+              HasSubstr("nowhere is not an address"));
 }
 
 }  // namespace

@@ -50,15 +50,15 @@ TEST(Request, SaysWhereItIsWrong) {
   };
   EXPECT_EQ(wrong(Route::completions, R"({"prompt": "a",})"), "byte 16: this is not JSON");
   EXPECT_THAT(wrong(Route::completions, R"({"prompt": "a")"), HasSubstr("the JSON ends in the middle"));
-  EXPECT_EQ(wrong(Route::completions, "[]"), "/: [] is no object");
+  EXPECT_EQ(wrong(Route::completions, "[]"), "/: [] is not an object");
   EXPECT_EQ(wrong(Route::completions, "{}"), "/prompt: neither a text nor a list of tokens");
   EXPECT_EQ(wrong(Route::completions, R"({"prompt": [1, -2]})"), "/prompt/1: -2 is not from 0 to 4194303");
   EXPECT_THAT(wrong(Route::completions, R"({"prompt": ["a", "b"]})"), HasSubstr("/prompt: several prompts"));
   EXPECT_EQ(completion(R"("max_tokens": 0)"), "/max_tokens: 0 is not from 1 to 1073741824");
-  EXPECT_EQ(completion(R"("max_tokens": 1.5)"), "/max_tokens: 1.5 is no integer");
+  EXPECT_EQ(completion(R"("max_tokens": 1.5)"), "/max_tokens: 1.5 is not an integer");
   EXPECT_EQ(completion(R"("temperature": -1)"), "/temperature: -1 is not from 0 to 100");
   EXPECT_THAT(completion(R"("top_p": 0)"), HasSubstr("top-p"));
-  EXPECT_EQ(completion(R"("stop": ["a", 3])"), "/stop/1: 3 is no text");
+  EXPECT_EQ(completion(R"("stop": ["a", 3])"), "/stop/1: 3 is not a string");
   EXPECT_EQ(completion(R"("n": 2)"), "/n: 2 is not supported");
   EXPECT_EQ(completion(R"("presence_penalty": 0.5)"), "/presence_penalty: 0.5 is not supported");
   EXPECT_EQ(completion(R"("temprature": 1)"), "/: the key \"temprature\" is not known");

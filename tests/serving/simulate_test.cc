@@ -63,9 +63,9 @@ TEST(Trace, SaysWhatIsWrong) {
   };
   EXPECT_EQ(wrong(""), "fine");
   EXPECT_THAT(wrong(R"({"at_s": 2, "prompt": 1, "tokens": 1}, {"at_s": 1, "prompt": 1, "tokens": 1})"),
-              HasSubstr("t.json: /requests/1/at_s: it comes before the one in front of it"));
+              HasSubstr("t.json: /requests/1/at_s: it comes before the previous request"));
   EXPECT_THAT(wrong(R"({"at_s": 1e300, "prompt": 1, "tokens": 1})"), HasSubstr("/requests/0/at_s: 1e+300 is beyond"));
-  EXPECT_THAT(wrong(R"({"at_s": 2, "prompt": 0, "tokens": 1})"), HasSubstr("/requests/0: 0 is no length"));
+  EXPECT_THAT(wrong(R"({"at_s": 2, "prompt": 0, "tokens": 1})"), HasSubstr("/requests/0: 0 is not a length"));
   EXPECT_THAT(wrong(R"({"at_s": 2, "prompt": 1})"), HasSubstr("/requests/0/tokens"));
   const auto sharing = [&](const std::string& prefix) {
     return wrong(R"({"at_s": 2, "prompt": 5, "tokens": 1, )" + prefix + "}");

@@ -103,10 +103,11 @@ TEST(Ends, AreNamedByTheFilesBesideATokenizer) {
   const auto letter = value_of(encode(tokenizer, "a", Around::without)).at(0);
   EXPECT_THAT(value_of(ends()), ::testing::UnorderedElementsAre(5, 7, letter));
   scratch.write("tokenizer_config.json", R"({"eos_token": "<none such>"})");
-  EXPECT_THAT(ends().error().to_string(), HasSubstr("tokenizer_config.json: /eos_token: \"<none such>\" is no token"));
+  EXPECT_THAT(ends().error().to_string(),
+              HasSubstr("tokenizer_config.json: /eos_token: \"<none such>\" is not a token"));
   scratch.write("generation_config.json", R"({"eos_token_id": [7, 99999999]})");
   EXPECT_THAT(ends().error().to_string(),
-              HasSubstr("generation_config.json: /eos_token_id/1: 99999999 is no number of a token"));
+              HasSubstr("generation_config.json: /eos_token_id/1: 99999999 is not a token ID"));
   scratch.write("generation_config.json", "[]");
   EXPECT_THAT(ends().error().to_string(), HasSubstr("generation_config.json"));
 }

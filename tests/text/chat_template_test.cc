@@ -112,7 +112,7 @@ TEST(ChatTemplate, IsReadFromFolders) {
   EXPECT_EQ(value_of(read_chat_template(tokenizer)).family, ChatFamily::phi3);
   scratch.write(config, R"({"bos_token": 3})");
   EXPECT_THAT(read_chat_template(tokenizer).error().to_string(),
-              HasSubstr("tokenizer_config.json: /bos_token: 3 is no text"));
+              HasSubstr("tokenizer_config.json: /bos_token: 3 is not a string"));
 }
 
 TEST(ChatTemplate, IsReadFromGguf) {

@@ -68,7 +68,7 @@ TEST(Sample, DependsOnSeedAndPositionAlone) {
 
 TEST(Sample, BadLogitsAndSettings) {
   const std::vector<float> logits = {1, std::numeric_limits<float>::quiet_NaN()};
-  EXPECT_THAT(sample(logits, {}, 0).error().message, HasSubstr("the logit of token 1 is no number"));
+  EXPECT_THAT(sample(logits, {}, 0).error().message, HasSubstr("the logit of token 1 is not a number"));
   const std::vector<float> infinite = {1, std::numeric_limits<float>::infinity()};
   EXPECT_THAT(sample(infinite, {}, 0).error().message, HasSubstr("the largest logit, of token 1, is inf"));
   EXPECT_FALSE(sample({}, {}, 0).ok());

@@ -226,8 +226,8 @@ TEST(GgufTokenizer, RefusesWhatItDoesNotKnow) {
   EXPECT_THAT(gguf_error_of([](GgufParts& p) { p.kinds[1] = 6; }), HasSubstr("token 1 is of kind 6"));
   EXPECT_THAT(gguf_error_of([](GgufParts& p) { p.kinds[1] = -1; }), HasSubstr("token 1 is of kind -1"));
   EXPECT_THAT(gguf_error_of([](GgufParts& p) { p.tokens[3] = ""; }), HasSubstr("token 3 is empty"));
-  EXPECT_THAT(gguf_error_of([](GgufParts& p) { p.merges[0] = "ab"; }), HasSubstr("is no pair of tokens"));
-  EXPECT_THAT(gguf_error_of([](GgufParts& p) { p.merges[0] = "a  b"; }), HasSubstr("is no pair of tokens"));
+  EXPECT_THAT(gguf_error_of([](GgufParts& p) { p.merges[0] = "ab"; }), HasSubstr("is not a pair of tokens"));
+  EXPECT_THAT(gguf_error_of([](GgufParts& p) { p.merges[0] = "a  b"; }), HasSubstr("is not a pair of tokens"));
   EXPECT_THAT(gguf_error_of([](GgufParts& p) { p.merges[0] = "a c"; }), HasSubstr("there is no token \"c\""));
   const auto without = read_tokenizer_gguf(GgufBytes().text("general.architecture", "llama").write("none.gguf"));
   ASSERT_FALSE(without.ok());

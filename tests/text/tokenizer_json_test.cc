@@ -178,11 +178,11 @@ TEST(TokenizerJson, WrongContent) {
   EXPECT_EQ(error_of([](json& f) { f["model"]["merges"][1] = "a x"; }),
             "t.json: /model/merges/1: the vocabulary has no token \"x\"");
   EXPECT_THAT(error_of([](json& f) { f["model"]["merges"][1] = {"a", "b"}; }), HasSubstr("merge 1 is listed before"));
-  EXPECT_THAT(error_of([](json& f) { f["model"]["merges"][0] = "a b c"; }), HasSubstr("is no pair of tokens"));
+  EXPECT_THAT(error_of([](json& f) { f["model"]["merges"][0] = "a b c"; }), HasSubstr("is not a pair of tokens"));
   EXPECT_THAT(error_of([](json& f) { f["model"]["vocab"]["b"] = 0; }), HasSubstr("another token has the number 0 too"));
   EXPECT_THAT(error_of([](json& f) { f["model"]["vocab"]["b"] = 4e24; }), HasSubstr("/model/vocab/b: "));
-  EXPECT_THAT(error_of([](json& f) { f["model"]["vocab"]["b"] = -1; }), HasSubstr("is no number of a token"));
-  EXPECT_THAT(error_of([](json& f) { f["model"]["vocab"]["b"] = 1u << 30; }), HasSubstr("is no number of a token"));
+  EXPECT_THAT(error_of([](json& f) { f["model"]["vocab"]["b"] = -1; }), HasSubstr("is not a token ID"));
+  EXPECT_THAT(error_of([](json& f) { f["model"]["vocab"]["b"] = 1u << 30; }), HasSubstr("is not a token ID"));
   EXPECT_THAT(error_of([](json& f) { f["added_tokens"][0]["id"] = 1; }), HasSubstr("contradict the vocabulary"));
   EXPECT_THAT(error_of([](json& f) { f["added_tokens"].push_back(f["added_tokens"][0]); }),
               HasSubstr("/added_tokens/1: the token \"<e>\" is listed before"));
@@ -190,7 +190,7 @@ TEST(TokenizerJson, WrongContent) {
                 f["post_processor"] = {{"type", "TemplateProcessing"}};
               }),
               HasSubstr("/post_processor/single: "));
-  EXPECT_THAT(error_of([](json& f) { f["model"] = 3; }), HasSubstr("/model: 3 is no object"));
+  EXPECT_THAT(error_of([](json& f) { f["model"] = 3; }), HasSubstr("/model: 3 is not an object"));
   const auto cut = parse_tokenizer_json(small().dump().substr(0, 100), "t.json");
   ASSERT_FALSE(cut.ok());
   EXPECT_THAT(cut.error().to_string(), StartsWith("t.json: "));

@@ -70,7 +70,7 @@ TEST(GpuCheck, RefusesWhatIsNoProgramForGpus) {
   EXPECT_THAT(cpu.err, HasSubstr("no device of kind cuda is in this program"));
   const Outcome nothing = gpu_check("--cpu run " + scratch / "nothing");
   EXPECT_EQ(nothing.code, 2);
-  EXPECT_THAT(nothing.err, HasSubstr("is no folder that `nlsim lower --save` has written"));
+  EXPECT_THAT(nothing.err, HasSubstr("is not a folder that `nlsim lower --save` has written"));
   EXPECT_EQ(gpu_check("--cpu run").code, 2);
 }
 

@@ -104,7 +104,7 @@ TEST(Load, IsSimulatedAsTheScenarioSays) {
     return run.err;
   };
   EXPECT_THAT(refused("{rate: 2, requests: 3}"), HasSubstr("w.yaml:2:"));
-  EXPECT_THAT(refused("{rate: 2, requests: 3}"), HasSubstr("\"2\" is no rate: 2/s"));
+  EXPECT_THAT(refused("{rate: 2, requests: 3}"), HasSubstr("\"2\" is not a rate such as 2/s"));
   EXPECT_THAT(refused("{rate: 2/s, requests: 0}"), HasSubstr("requests"));
   EXPECT_THAT(refused("{rate: 2/s}"), HasSubstr("requests"));
   const Outcome plain = nlsim("serve " + scratch.write("p.yaml", small_scenario()) + " --rate 1/s --requests 2");
@@ -144,7 +144,7 @@ TEST(Load, CountsWhatIsTurnedAwayAndSaysWhatIsWrong) {
     return run.out + run.err;
   };
   EXPECT_THAT(refused("--url ftp://x --rate 1/s --requests 1", 2), HasSubstr("no URL of a server"));
-  EXPECT_THAT(refused("--url http://127.0.0.1:1 --rate 1 --requests 1", 2), HasSubstr("is no rate"));
+  EXPECT_THAT(refused("--url http://127.0.0.1:1 --rate 1 --requests 1", 2), HasSubstr("is not a rate"));
   EXPECT_THAT(refused("--url http://127.0.0.1:1", 2), HasSubstr("--rate and --requests"));
   EXPECT_THAT(refused("--url http://127.0.0.1:1 --requests 3", 2), HasSubstr("--requests requires --rate"));
   EXPECT_THAT(refused("--url http://127.0.0.1:1 --rate 1/s --requests 1 --patience 1e300", 2), HasSubstr("--patience"));

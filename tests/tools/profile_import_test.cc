@@ -192,7 +192,7 @@ TEST_F(ProfileImport, BadFilesNameTheirPlace) {
   EXPECT_THAT(import(cut).err, HasSubstr("cut.json: the file ends in the middle"));
   EXPECT_EQ(import(cut).code, 2);
   EXPECT_THAT(import(scratch_.write("t.json", "[1, x]")).err, HasSubstr("t.json: byte 5: this is not JSON"));
-  EXPECT_THAT(import(scratch_.write("t.json", "{}")).err, HasSubstr("this is no trace"));
+  EXPECT_THAT(import(scratch_.write("t.json", "{}")).err, HasSubstr("this is not a trace"));
   EXPECT_THAT(import(scratch_.write("t.json", "[]")).err, HasSubstr("no event \"model_run\""));
 }
 

@@ -78,7 +78,7 @@ TEST_F(Profiles, CtrlCKeepsWhatWasMeasured) {
       fmt::format("sh -c '{} & p=$!; while [ ! -e {} ] && kill -0 $p; do sleep 0.01; done; kill -INT $p; wait $p'",
                   command, file_));
   EXPECT_EQ(stopped.code, 130) << stopped.err;
-  EXPECT_THAT(stopped.out, HasSubstr("the same command goes on where this one stopped"));
+  EXPECT_THAT(stopped.out, HasSubstr("the same command resumes where this one stopped"));
   const size_t kept = read()["kernels"].size();
   EXPECT_GT(kept, 0u);
   const Outcome rest = nlbench(fmt::format("profile {} -o {} --budget 1ms", scenario, file_));

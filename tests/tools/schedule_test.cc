@@ -88,10 +88,10 @@ TEST_F(Schedule, RefusesWhatCannotBe) {
   refuse("1f1b --placement v", "schedule 1f1b needs one stage a device");
   refuse("gpipe --placement w", "no placement 'w'; there are chain, loop, v and mirrored");
   refuse("1f1b --times 1,2", "--times 1,2: training takes three, F,I,W");
-  refuse("1f1b --times 1,x,1", "--times 1,x,1: 'x' is no time");
+  refuse("1f1b --times 1,x,1", "--times 1,x,1: 'x' is not a time");
   refuse("streaming --times 1,1,1", "--times 1,1,1: inference takes one, of F");
   refuse("1f1b --message nan", "--message takes a time from 0 on");
-  refuse("1f1b --micro-batches 0", "'0' is no whole number from 1 on");
+  refuse("1f1b --micro-batches 0", "'0' is not an integer from 1 on");
   refuse("gpipe --keep 2", "memory: 3 B would be kept of 3 micro-batches");
   refuse(scratch_ / "none.csv", "none.csv");
   refuse(scratch_.write("s.csv", "0F0,0F0\n"),

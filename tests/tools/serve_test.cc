@@ -320,7 +320,7 @@ TEST(Serve, RefusesToBeginWhatCannotBe) {
   EXPECT_THAT(refused("--host 0.0.0.0 --tokenizer " + small_tokenizer), HasSubstr("give --token-file"));
   EXPECT_THAT(refused("--heartbeat 0 --tokenizer " + small_tokenizer), HasSubstr("add --watchdog 0"));
   EXPECT_THAT(refused("--token-file " + scratch.write("t", "\n") + " --tokenizer " + small_tokenizer),
-              HasSubstr("its first line is no token"));
+              HasSubstr("its first line is not a token"));
 }
 
 // Said once, before any rank begins: no time-out, and the code of what the user said wrong.

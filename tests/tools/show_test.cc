@@ -78,7 +78,7 @@ TEST_F(Show, LossAndGradientsBehindTheNetwork) {
   EXPECT_THAT(shown.out, HasSubstr("%d.conv2.0 f32[1,16,8,8] = ConvTranspose(%d.relu2.0, %conv2.weight)"));
   const Outcome odd = nlsim("show zoo:simple_cnn --differentiate hinge");
   EXPECT_EQ(odd.code, 2);
-  EXPECT_THAT(odd.err, HasSubstr("'hinge' is no loss"));
+  EXPECT_THAT(odd.err, HasSubstr("'hinge' is not a loss"));
   EXPECT_EQ(nlsim("show zoo:simple_cnn --fused --differentiate mean_squared_error").code, 2);
 }
 

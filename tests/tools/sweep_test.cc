@@ -79,7 +79,7 @@ TEST_F(SweepTool, CtrlCKeepsWhatIsDone) {
                               scratch_ / "e.yaml", scratch_ / "out"));
   EXPECT_EQ(outcome.code, 130) << outcome.err;
   EXPECT_EQ(outcome.out, "");
-  EXPECT_THAT(outcome.err, HasSubstr("the same command goes on from there"));
+  EXPECT_THAT(outcome.err, HasSubstr("the same command resumes there"));
   const std::string before = csv();
   EXPECT_GT(std::ranges::count(before, '\n'), 1);
   EXPECT_LT(std::ranges::count(before, '\n'), seeds);

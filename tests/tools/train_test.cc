@@ -373,7 +373,8 @@ TEST_F(TrainCommand, SavesNoWeightsThatAreNoNumbers) {
   scratch_.write("s.yaml", with(learning, "adam, learning_rate: 0.002", "sgd, learning_rate: 1e6"));
   const std::string how =
       fmt::format("--data input={} --data labels={} --steps 1 ", scratch_ / "large.npy", scratch_ / "y.npy");
-  EXPECT_THAT(error(how + "--checkpoint " + (scratch_ / "other")), HasSubstr("which is no number, and is not saved"));
+  EXPECT_THAT(error(how + "--checkpoint " + (scratch_ / "other")),
+              HasSubstr("which is not a number, and is not saved"));
   EXPECT_FALSE(std::filesystem::exists(scratch_ / "other"));
 }
 
@@ -412,7 +413,7 @@ TEST_F(TrainCommand, SavesWhenItIsInterrupted) {
       NLS_BIN_DIR, scenario_, data_, c, scratch_ / "log", pid));
   user.join();
   EXPECT_EQ(run.code, 130) << run.err;
-  EXPECT_THAT(value_of(read_file(scratch_ / "log")), HasSubstr("--resume goes on from there"));
+  EXPECT_THAT(value_of(read_file(scratch_ / "log")), HasSubstr("--resume continues there"));
   const json place = json::parse(value_of(read_file(c + "/checkpoint.json")));
   const int64_t done = place.at("steps");
   EXPECT_GT(done, 0);
@@ -460,7 +461,7 @@ TEST_F(TrainCommand, SaysWhatIsWrong) {
   EXPECT_THAT(ranks.err, HasSubstr("/proc/nowhere"));
   const std::string c = "--checkpoint " + (scratch_ / "c");
   train("one", "--steps 2 " + c);
-  EXPECT_THAT(error(data_ + " --steps 4 " + c), HasSubstr("is there already: --resume goes on from it"));
+  EXPECT_THAT(error(data_ + " --steps 4 " + c), HasSubstr("is there already: --resume continues it"));
   EXPECT_THAT(error(data_ + " --steps 1 --resume " + c), HasSubstr("has 2 steps done, and 1 are asked for"));
   EXPECT_THAT(error("--steps 4 --resume " + c), HasSubstr("other data"));
   scratch_.write("s.yaml", with(learning, "adam", "sgd"));
@@ -474,7 +475,7 @@ TEST_F(TrainCommand, SaysWhatIsWrong) {
   const auto with_images = [&](const std::string& file) {
     return fmt::format("--data input={} --data labels={} --steps 9", scratch_ / file, scratch_ / "y.npy");
   };
-  EXPECT_THAT(error(with_images("none.npy")), HasSubstr("has nan, which is no number"));
+  EXPECT_THAT(error(with_images("none.npy")), HasSubstr("has nan, which is not a number"));
   NpyArray huge{{samples, 1, 8, 8}, std::vector<float>(samples * 64, 3e38F)};
   ASSERT_TRUE(write_npy(scratch_ / "huge.npy", huge).ok());
   EXPECT_THAT(error(with_images("huge.npy")),

@@ -241,7 +241,7 @@ TEST(Worker, StrangersAreRefusedAndLoseNothing) {
   EXPECT_THAT(plain.err, HasSubstr("or wants --tls"));
   const Outcome other_authority = nlbench(run + " --tls " + scratch / "others");
   EXPECT_EQ(other_authority.code, 3);
-  EXPECT_THAT(other_authority.err, HasSubstr("has another folder behind --tls"));
+  EXPECT_THAT(other_authority.err, HasSubstr("has another folder for --tls"));
   const Outcome guessed = nlbench(run + " --tls " + scratch / "guessed");
   EXPECT_EQ(guessed.code, 3);
   EXPECT_THAT(guessed.err, HasSubstr("another secret than the worker's"));

@@ -191,7 +191,7 @@ TEST_F(NsysTrace, SaysWhatIsMissing) {
   scratch_.write("t.sqlite", "no database");
   EXPECT_THAT(said(), HasSubstr("this is no SQLite database: export a report with nsys export --type sqlite"));
   scratch_.write("t.sqlite", "SQLite format 3 and no more");
-  EXPECT_THAT(said(), HasSubstr("this is no usable SQLite database"));
+  EXPECT_THAT(said(), HasSubstr("this is not a usable SQLite database"));
   scratch_.write("t.sqlite", "");
   std::filesystem::remove(path_);
   run("CREATE TABLE StringIds (id INTEGER, value TEXT)");
@@ -232,7 +232,7 @@ TEST(NsysCsv, ErrorsNameTheirLine) {
   EXPECT_THAT(said("Name,Projected Duration (ns)\n"), HasSubstr("t.csv:1:1: no column 'Projected Start (ns)'"));
   EXPECT_THAT(said(head + ":a,1,2,3\n"), HasSubstr("t.csv:2:1: 4 cells below 8 columns"));
   EXPECT_THAT(said(head + ":a,1,2,3,4,PushPop,8,0\n:a,1,-2,3,4,PushPop,8,0\n"),
-              HasSubstr("t.csv:3:1: '-2' is no whole"));
+              HasSubstr("t.csv:3:1: '-2' is not an integer"));
   EXPECT_THAT(said(head + "\":a,1,2,3,4,PushPop,8,0\n"), HasSubstr("t.csv:2:1: a quoted cell without its end"));
   EXPECT_THAT(said(head), HasSubstr("no operator is in a range"));
 }

@@ -127,7 +127,7 @@ TEST_F(Train, ConvertsNumbersThatFit) {
   const DataSet doubles = value_of(DataSet::open({of_doubles}, {real}));
   EXPECT_THAT(read<float>(doubles, real, {1, 0}), ElementsAre(-3.0F, 0.25F));
   EXPECT_THAT(DataSet::open({of_doubles}, {whole}).error().message,
-              HasSubstr("values of type '<f8' are none of input v, i64[]"));
+              HasSubstr("values of type '<f8' do not fit input v, i64[]"));
   const std::string of_shorts = one("<i2", raw<int16_t>({-7, 300}), "b.npz");
   const DataSet shorts = value_of(DataSet::open({of_shorts}, {real}));
   EXPECT_THAT(read<float>(shorts, real, {0, 1}), ElementsAre(-7.0F, 300.0F));
@@ -143,7 +143,7 @@ TEST_F(Train, ConvertsNumbersThatFit) {
   const DataSet none = value_of(DataSet::open({one("<f4", raw<float>({1, NAN}), "g.npz")}, {real}));
   float value = 0;
   EXPECT_THAT(none.read(real, std::vector<int64_t>{1}, std::as_writable_bytes(std::span(&value, 1))).error().message,
-              AllOf(HasSubstr("g.npz:v.npy"), HasSubstr("sample 1 has nan, which is no number")));
+              AllOf(HasSubstr("g.npz:v.npy"), HasSubstr("sample 1 has nan, which is not a number")));
 }
 
 TEST_F(Train, SaysWhatIsWrongWithData) {
@@ -168,7 +168,7 @@ TEST_F(Train, SaysWhatIsWrongWithData) {
   EXPECT_THAT(error({npz("r.npz", {{"readme.txt", "hello"}}, false)}), HasSubstr("there are readme.txt"));
   EXPECT_THAT(error({npz("s.npz", {{"x.npy", npy("<f4", "(9, 2)", "few")}}, false)}), HasSubstr("needs 72 bytes"));
   EXPECT_THAT(error({npz("t.npz", {{"x.npy", npy("<f4", "(9, 2)", "few")}}, true)}), HasSubstr("ends before"));
-  EXPECT_THAT(error({npz("u.npz", {{"x.npy", npy("|u1", "(2,)", "more")}}, true)}), HasSubstr("goes on behind"));
+  EXPECT_THAT(error({npz("u.npz", {{"x.npy", npy("|u1", "(2,)", "more")}}, true)}), HasSubstr("there is data after"));
   EXPECT_THAT(error({npz("n.npz", {{"x.npy", npy("<f4", "()", "four")}}, false)}), HasSubstr("axis 0 are the samples"));
   EXPECT_THAT(error({npz("v.npz", {{"x.npy", npy("|u1", "(0,)", "")}}, false)}), HasSubstr("without samples"));
   EXPECT_THAT(error({npz("w.npz", {{"x.npy", npy("|u1", "(2,)", "ab")}, {"y.npy", npy("|u1", "(1,)", "a")}}, false)},
@@ -210,7 +210,7 @@ TEST_F(Train, TakesATextForWhatFollowsEachByte) {
   EXPECT_THAT(DataSet::of_text(path("t.txt"), {x_, next}).error().message, HasSubstr("a text is for a network of one"));
   const Feature long_ids{"input_ids", {DType::i64, {10}}}, long_next{"labels", {DType::i64, {10}}};
   EXPECT_THAT(DataSet::of_text(path("t.txt"), {long_ids, long_next}).error().message,
-              HasSubstr("10 bytes are no sample"));
+              HasSubstr("10 bytes do not hold a sample"));
 }
 
 TEST_F(Train, DrawsTheSameDataAgain) {
@@ -331,11 +331,11 @@ TEST_F(Train, SaysWhatIsWrongWithACheckpoint) {
   with("\"steps\": 12", "\"steps\": -12");
   EXPECT_THAT(error(), HasSubstr("-12 steps"));
   with("\"samples\": 384", "\"samples\": 9223372036854775807");
-  EXPECT_THAT(error(), HasSubstr("9223372036854775807 samples are none"));
+  EXPECT_THAT(error(), HasSubstr("9223372036854775807 samples are impossible"));
   with("\"data\": \"0000000000000001\"", "\"data\": \"0000000000000001zz\"");
   EXPECT_THAT(error(), HasSubstr("no 16 hexadecimal digits"));
   with("\"steps\": 12", "\"steps\": 1e40");
-  EXPECT_THAT(error(), HasSubstr("no integer"));
+  EXPECT_THAT(error(), HasSubstr("not an integer"));
   with("\"version\": 1", "\"version\": 2");
   EXPECT_THAT(error(), HasSubstr("not a checkpoint of version 1"));
   with("nlsplit-checkpoint", "else");

@@ -34,7 +34,7 @@ Result<ChosenBackend> choose_backend(const GpuOptions& options) {
   const auto function = reinterpret_cast<cuda::BackendFunction>(dlsym(handle, cuda::backend_function));
   if (function == nullptr) {
     dlclose(handle);
-    return invalid_input(fmt::format("{} is no backend: it has no {}", path, cuda::backend_function));
+    return invalid_input(fmt::format("{} is not a backend: it has no {}", path, cuda::backend_function));
   }
   const cuda::Backend* backend = function();
   if (backend->version != cuda::interface_version) {

@@ -96,7 +96,7 @@ Answer unpin(Device*, void*) { return nullptr; }
 
 Answer copy(Device* device, Stream stream, void* to, const void* from, uint64_t bytes) {
   if (stream == Stream::compute && device->capturing != nullptr)
-    return refuse("a copy to or from the host is no part of a graph");
+    return refuse("a copy to or from the host is not part of a graph");
   if (bytes > 0) std::memcpy(to, from, bytes);
   return nullptr;
 }

@@ -292,7 +292,7 @@ class GrpcTransport final : public MeetingRank {
             fmt::format("rank {} on host {} waited {:.3g} s for {}: nlbench worker does not run there, cannot be "
                         "reached, or {} --tls",
                         rank_, own_host(), options_.start_timeout_s, missing,
-                        options_.remote.credentials.empty() ? "wants" : "has another folder behind"));
+                        options_.remote.credentials.empty() ? "wants" : "has another folder for"));
       changed_.wait_until(lock, from_now(longest_pause));
     }
   }

@@ -164,7 +164,7 @@ Result<Differentiated> differentiate(const Graph& graph, ValueId loss, const std
         fmt::format("the loss {} is {}, not one number", graph.value(loss).name, to_string(graph.value(loss).type)));
   for (const ValueId weight : trained) {
     const Value& value = graph.value(weight);
-    if (value.kind != ValueKind::weight) return invalid_input(fmt::format("{} is no weight", value.name));
+    if (value.kind != ValueKind::weight) return invalid_input(fmt::format("{} is not a weight", value.name));
     if (!is_real(value.type.dtype))
       return invalid_input(
           fmt::format("weight {} is {}: only floats have gradients", value.name, to_string(value.type)));

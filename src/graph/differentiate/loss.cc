@@ -37,7 +37,7 @@ std::span<const std::string_view> loss_names() {
 Result<Loss> parse_loss(std::string_view name) {
   const auto found = std::ranges::find(loss_names(), name);
   if (found != loss_names().end()) return static_cast<Loss>(found - loss_names().begin());
-  return invalid_input(fmt::format("'{}' is no loss; there are {}", name, fmt::join(loss_names(), " and ")));
+  return invalid_input(fmt::format("'{}' is not a loss; there are {}", name, fmt::join(loss_names(), " and ")));
 }
 
 Result<GraphWithLoss> with_loss(const Graph& graph, Loss loss) {
@@ -64,7 +64,7 @@ Result<GraphWithLoss> with_loss(const Graph& graph, Loss loss) {
     }
     Shape shape = graph.value(y).type.shape;
     if (shape.size() < 2)
-      return invalid_input(fmt::format("output {} is {}: it has no axis of classes behind its samples",
+      return invalid_input(fmt::format("output {} is {}: it has no axis of classes after its samples",
                                        graph.value(y).name, to_string(graph.value(y).type)));
     shape.pop_back();
     const ValueId labels = builder.input(std::string(input), {DType::i64, std::move(shape)});

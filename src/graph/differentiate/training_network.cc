@@ -77,7 +77,7 @@ class TrainingCopy {
     for (const auto& [weight, what] : both) {
       if (builder_.graph().value(weight).kind != ValueKind::weight || !moved_.insert(weight).second)
         return unsupported(
-            fmt::format("batch_norm: batch: the {} of node {} is no weight of its own", what, node.name));
+            fmt::format("batch_norm: batch: the {} of node {} is not a weight of its own", what, node.name));
       names.push_back(unused(fmt::format("batch {} of {}", what, node.name)));
     }
     node.op = Op::BatchNormalizationTraining;

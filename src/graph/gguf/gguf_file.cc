@@ -168,7 +168,7 @@ Result<GgufTensor> read_tensor(HeaderReader& in, uint64_t number) {
   const int64_t elements = element_count(tensor.shape), block = block_of(*type),
                 row = extents == 0 ? 1 : tensor.shape.back();
   if (row % block != 0) {
-    return in.error(what, fmt::format("rows of {} elements are no whole blocks of {}, which have {}", row,
+    return in.error(what, fmt::format("rows of {} elements are not whole blocks of {}, which have {}", row,
                                       ggml_name(stored), block));
   }
   tensor.bytes = static_cast<size_t>(elements / block * bytes_of_block(*type));
@@ -181,7 +181,7 @@ Result<size_t> alignment_of(const GgufFile& file) {
   if (file.find(key) == nullptr) return default_alignment;
   ASSIGN_OR_RETURN(const int64_t alignment, file.integer(key));
   if (alignment < 1 || alignment > 1 << 30 || !std::has_single_bit(static_cast<uint64_t>(alignment)))
-    return file.error(key, fmt::format("it is {}, which is no power of two", alignment));
+    return file.error(key, fmt::format("it is {}, which is not a power of two", alignment));
   return static_cast<size_t>(alignment);
 }
 
@@ -194,7 +194,7 @@ Status place_tensors(HeaderReader& in, uint64_t count, GgufFile& file) {
     ASSIGN_OR_RETURN(GgufTensor tensor, read_tensor(in, i));
     const std::string what = "tensor " + shown(tensor.name);
     if (tensor.offset != next) {
-      return in.error(what, fmt::format("its bytes are at {} behind the header; the tensors before it end at {}",
+      return in.error(what, fmt::format("its bytes are at {} after the header; the tensors before it end at {}",
                                         tensor.offset, next));
     }
     next += aligned(tensor.bytes);

@@ -106,7 +106,7 @@ Status read_sight(const GgufFile& file, const Sizes& sizes, std::string_view arc
   if (sizes.has(window)) {
     ASSIGN_OR_RETURN(llama.window, file.integer(sizes.key(window)));
     if (llama.window < 0 || llama.window > most_of_a_size)
-      return sizes.error(window, fmt::format("{} is not from 0, none, to {}", llama.window, most_of_a_size));
+      return sizes.error(window, fmt::format("{} is not from 0 (none) to {}", llama.window, most_of_a_size));
   }
   if (sizes.has(pattern)) {
     ASSIGN_OR_RETURN(llama.window_period, sizes.size(pattern));
@@ -232,10 +232,11 @@ Result<LlamaSizes> sizes_of(const GgufFile& file, const Architecture& architectu
   ASSIGN_OR_RETURN(llama.kv_heads, sizes.size("attention.head_count_kv", llama.heads));
   if (llama.heads % llama.kv_heads != 0) {
     return sizes.error("attention.head_count_kv",
-                       fmt::format("{} heads are no multiple of {}", llama.heads, llama.kv_heads));
+                       fmt::format("{} heads are not a multiple of {}", llama.heads, llama.kv_heads));
   }
   if (!sizes.has("attention.key_length") && llama.hidden % llama.heads != 0) {
-    return sizes.error("embedding_length", fmt::format("{} is no multiple of the {} heads", llama.hidden, llama.heads));
+    return sizes.error("embedding_length",
+                       fmt::format("{} is not a multiple of the {} heads", llama.hidden, llama.heads));
   }
   ASSIGN_OR_RETURN(llama.head, sizes.size("attention.key_length", llama.hidden / llama.heads));
   if (llama.head % 2 != 0)

@@ -169,7 +169,7 @@ Maybe fold_cast(const OnnxNode& node, const std::vector<const Constant*>& inputs
   } else {
     ASSIGN_OR_RETURN(const std::vector<double> numbers, numbers_of(*inputs[0], weights));
     for (const double number : numbers) {
-      if (!(std::abs(number) < 9e15)) return invalid_input("a cast of a number that is no integer");
+      if (!(std::abs(number) < 9e15)) return invalid_input("a cast of a number that is not an integer");
       values.push_back(static_cast<int64_t>(number));
     }
   }
@@ -349,7 +349,7 @@ Status check_constant(const TensorType& type) {
 
 Result<std::vector<int64_t>> integers_of(const Constant& constant, const WeightStore& weights) {
   const int64_t count = element_count(constant.type.shape);
-  if (is_real(constant.type.dtype)) return invalid_input("integers are needed where floats are");
+  if (is_real(constant.type.dtype)) return invalid_input("integers are needed, and these are floats");
   if (count > small) return unsupported(fmt::format("an integer constant of {} elements", count));
   ASSIGN_OR_RETURN(const std::string raw, weights.materialise(constant.content));
   return wholes_of(constant.type.dtype, raw);

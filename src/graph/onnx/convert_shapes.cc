@@ -78,7 +78,7 @@ Result<std::vector<ValueId>> split(const ConvertContext& c) {
 Converted trilu(const ConvertContext& c) {
   if (!c.given(0)) return invalid_input("an input is missing");
   const TensorType type = c.type(0);
-  if (type.shape.size() < 2) return invalid_input(fmt::format("{} is no matrix", to_string(type)));
+  if (type.shape.size() < 2) return invalid_input(fmt::format("{} is not a matrix", to_string(type)));
   ASSIGN_OR_RETURN(const auto given, whole_number(c, "k", 1));
   const int64_t k = given.value_or(0);
   const bool upper = int_attr(c.node, "upper", 1) != 0;
@@ -181,7 +181,7 @@ Converted center_crop_pad(const ConvertContext& c) {
 Converted eye_like(const ConvertContext& c) {
   if (!c.given(0)) return invalid_input("an input is missing");
   const TensorType type = c.type(0);
-  if (type.shape.size() != 2) return invalid_input(fmt::format("{} is no matrix", to_string(type)));
+  if (type.shape.size() != 2) return invalid_input(fmt::format("{} is not a matrix", to_string(type)));
   const int64_t k = int_attr(c.node, "k", 0);
   ASSIGN_OR_RETURN(const ValueId ones, mask(c, ".diagonal", type.shape[0], type.shape[1],
                                             [k](int64_t row, int64_t column) { return column - row == k; }));

@@ -20,7 +20,7 @@ Inferred infer_experts(Types inputs, const Attrs& attrs) {
   }
   RETURN_IF_ERROR(reals(types));
   const Shape &x = inputs[0].shape, &which = inputs[1].shape, &gate = inputs[3].shape, &down = inputs[5].shape;
-  if (!is_whole(inputs[1].dtype)) return invalid_input(fmt::format("{} are no indices", to_string(inputs[1])));
+  if (!is_whole(inputs[1].dtype)) return invalid_input(fmt::format("{} are not indices", to_string(inputs[1])));
   if (x.empty() || which.size() != x.size() || inputs[2].shape != which ||
       !std::equal(x.begin(), x.end() - 1, which.begin()))
     return invalid_input(

@@ -85,7 +85,7 @@ Inferred infer_transpose(Types inputs, const Attrs& attrs) {
     if (axis < 0 || static_cast<size_t>(axis) >= x.size() || !seen.insert(axis).second) break;
     out.push_back(x[static_cast<size_t>(axis)]);
   }
-  if (out.size() != x.size() || perm.size() != x.size()) return invalid_input("perm is no permutation of the axes");
+  if (out.size() != x.size() || perm.size() != x.size()) return invalid_input("perm is not a permutation of the axes");
   return one_result(inputs[0].dtype, std::move(out));
 }
 

@@ -154,7 +154,7 @@ Inferred infer_det(Types inputs, const Attrs&) {
   RETURN_IF_ERROR(same_type(inputs, is_real, "floats"));
   const Shape& x = inputs[0].shape;
   if (x.size() < 2 || x[x.size() - 1] != x[x.size() - 2])
-    return invalid_input(fmt::format("{} is no square matrix", to_string(inputs[0])));
+    return invalid_input(fmt::format("{} is not a square matrix", to_string(inputs[0])));
   return one_result(inputs[0].dtype, Shape(x.begin(), x.end() - 2));
 }
 

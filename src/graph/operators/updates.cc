@@ -62,7 +62,7 @@ Inferred infer_learning_rate(Types inputs, const Attrs& attrs) {
   const std::vector<int64_t>& begins = attr_ints(attrs, "begins");
   if (begins.empty() || begins[0] != 0 || begins.size() != attr_floats(attrs, "rates").size() ||
       !std::ranges::is_sorted(begins))
-    return invalid_input("rates need as many begins as there are, ascending from 0 on");
+    return invalid_input("rates need one begin each, ascending from 0 on");
   if (attr_int(attrs, "warmup") < 0 || attr_int(attrs, "cosine") < 0)
     return invalid_input("a warm-up or a decay of fewer than 0 steps");
   return std::vector<TensorType>{rate_type()};

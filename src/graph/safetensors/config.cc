@@ -195,7 +195,8 @@ Status read_positions(const JsonPlace& root, LlamaSizes& sizes) {
     if (!(sizes.local_rotary_base >= 1)) return local.wrong(fmt::format("{} is below 1", local.excerpt()));
   }
   const JsonPlace rope = parameters.is_null() ? root.optional("rope_scaling") : parameters;
-  if (!rope.is_null() && !rope.value->is_object()) return rope.wrong(fmt::format("{} is no object", rope.excerpt()));
+  if (!rope.is_null() && !rope.value->is_object())
+    return rope.wrong(fmt::format("{} is not an object", rope.excerpt()));
   JsonPlace base = parameters.optional("rope_theta");
   if (base.is_null()) base = root.optional("rope_theta");
   sizes.rotary_base = sizes.local_rotary_base > 0 ? 1e6 : 10000;
@@ -359,12 +360,12 @@ Result<LlamaSizes> sizes_of(const JsonPlace& root, const Architecture& architect
   ASSIGN_OR_RETURN(sizes.kv_heads, size(root.optional("num_key_value_heads"), sizes.heads));
   if (sizes.heads % sizes.kv_heads != 0) {
     return root.optional("num_key_value_heads")
-        .wrong(fmt::format("{} heads are no multiple of {}", sizes.heads, sizes.kv_heads));
+        .wrong(fmt::format("{} heads are not a multiple of {}", sizes.heads, sizes.kv_heads));
   }
   const JsonPlace head = root.optional("head_dim");
   if (head.is_null() && architecture.head == 0 && sizes.hidden % sizes.heads != 0) {
     return root.optional("hidden_size")
-        .wrong(fmt::format("{} is no multiple of the {} heads", sizes.hidden, sizes.heads));
+        .wrong(fmt::format("{} is not a multiple of the {} heads", sizes.hidden, sizes.heads));
   }
   ASSIGN_OR_RETURN(sizes.head, size(head, architecture.head == 0 ? sizes.hidden / sizes.heads : architecture.head));
   if (sizes.head % 2 != 0)

@@ -66,13 +66,13 @@ Result<std::map<std::string, std::vector<std::string>>> read_index(const std::st
   ASSIGN_OR_RETURN(const std::string content, read_file(path));
   ASSIGN_OR_RETURN(const nlohmann::json root, parse_json(content, path, KeyTwice::is_wrong));
   const JsonPlace map = JsonPlace{&root, ""}.optional("weight_map");
-  if (!map.value->is_object()) return in_file(path, map.wrong(fmt::format("{} is no object", map.excerpt())));
+  if (!map.value->is_object()) return in_file(path, map.wrong(fmt::format("{} is not an object", map.excerpt())));
   std::map<std::string, std::vector<std::string>> shards;
   for (const auto& [tensor, file] : map.value->items()) {
     if (!file.is_string() || fs::path(file.get<std::string>()).filename() != file.get<std::string>() ||
         file.get<std::string>().find('\0') != std::string::npos) {
       const JsonPlace place = map.optional(tensor.c_str());
-      return in_file(path, place.wrong(fmt::format("{} is no file of this folder", place.excerpt())));
+      return in_file(path, place.wrong(fmt::format("{} is not a file of this folder", place.excerpt())));
     }
     shards[file.get<std::string>()].push_back(tensor);
   }

@@ -88,7 +88,7 @@ Status check_places(const SafetensorsFile& file, size_t data) {
   }
   const size_t size = file.mapped->bytes().size() - data;
   if (size <= next) return ok_status();
-  return invalid_input(fmt::format("{}: there are {} bytes behind its tensors", file.path, size - next));
+  return invalid_input(fmt::format("{}: there are {} bytes after its tensors", file.path, size - next));
 }
 
 }  // namespace

@@ -114,8 +114,8 @@ std::string wrong_context(const LlamaSizes& sizes) {
   constexpr int64_t most = int64_t{1} << 24;
   if (sizes.cache_bits != 32 && sizes.cache_bits != 16)
     return fmt::format("cache_bits {} are neither 32 nor 16", sizes.cache_bits);
-  if (sizes.context == 0 && sizes.cache_bits != 32) return "cache_bits are of a sequence that goes on: with a context";
-  if (sizes.context == 0 && sizes.candidates > 1) return "candidates are of a sequence that goes on: with a context";
+  if (sizes.context == 0 && sizes.cache_bits != 32) return "cache_bits need a context";
+  if (sizes.context == 0 && sizes.candidates > 1) return "candidates need a context";
   if (sizes.context == 0) return {};
   if (sizes.context < sizes.length || sizes.context > most)
     return fmt::format("context {} is not from the length, {}, to {}", sizes.context, sizes.length, most);

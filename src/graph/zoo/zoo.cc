@@ -277,7 +277,7 @@ Result<ZooValues> parse_parameters(std::span<const ZooParameter> parameters, std
       wrong.push_back(
           fmt::format("there is no {}{}", name, near.empty() ? "" : fmt::format(", did you mean {}?", near)));
     } else if (failure != std::errc() || stop != number.data() + number.size() || value < 1 || value > most) {
-      wrong.push_back(fmt::format("{} \"{}\" is no integer from 1 to {}", name, number, most));
+      wrong.push_back(fmt::format("{} \"{}\" is not an integer from 1 to {}", name, number, most));
     } else if (!seen.insert(known->first).second) {
       wrong.push_back(fmt::format("{} stands twice", name));
     } else {

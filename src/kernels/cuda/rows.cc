@@ -30,11 +30,11 @@ std::string refuse_shapes(const ComputeDesc& desc) {
   }
   for (const DescStep& step : desc.epilogue) {
     if (!has(step.op, traits::is_step_with_operand) && !std::ranges::count(rows::gpu_unary.ops, step.op))
-      return fmt::format("a GPU has no {} as a step behind it", name_of(step.op));
+      return fmt::format("a GPU has no {} as a step after it", name_of(step.op));
   }
   const DType type = desc.outputs[0].dtype;
   const bool plain = desc.epilogue.empty() || type == DType::f32 || is_half(type);
-  return plain ? "" : "the steps behind it are not in f32, f16 or bf16";
+  return plain ? "" : "the steps after it are not in f32, f16 or bf16";
 }
 
 // cuDNN pads both ends alike. That is the same convolution where its last window ends where ours does.
@@ -153,7 +153,7 @@ const KernelInfo rows::gpu_conv_pointwise_cublaslt = {.what =
                                                       .exact_axes = 0};
 
 const KernelInfo rows::gpu_conv_cudnn = {
-    .what = "cuDNN, NCHW, its first deterministic algorithm; bias and epilogue in one pass behind it",
+    .what = "cuDNN, NCHW, its first deterministic algorithm; bias and epilogue follow in one pass",
     .ops = computes<Op::Conv>,
     .refuses = refuse_conv_cudnn,
     .workspace = scratch_library,
@@ -166,7 +166,7 @@ const KernelInfo rows::gpu_conv_loops = {.what = "one thread an output element, 
                                          .standing = seldom,
                                          .halves = true};
 
-const KernelInfo rows::gpu_gemm_cublaslt = {.what = "cuBLASLt; a row as bias and a Relu behind it in its epilogue",
+const KernelInfo rows::gpu_gemm_cublaslt = {.what = "cuBLASLt; a row as bias and a Relu after it in its epilogue",
                                             .ops = computes<Op::Gemm>,
                                             .refuses = refuse_shapes,
                                             .workspace = scratch_library,
@@ -174,7 +174,7 @@ const KernelInfo rows::gpu_gemm_cublaslt = {.what = "cuBLASLt; a row as bias and
                                             .exact_axes = 0};
 
 const KernelInfo rows::gpu_matmul_cublaslt = {
-    .what = "cuBLASLt, batches at a fixed distance; a row as bias and a Relu behind it in its epilogue",
+    .what = "cuBLASLt, batches at a fixed distance; a row as bias and a Relu after it in its epilogue",
     .ops = computes<Op::MatMul>,
     .refuses = refuse_gpu_matmul,
     .workspace = scratch_library,
@@ -276,7 +276,7 @@ const KernelInfo rows::gpu_gather = {.what = "one thread an element of any type"
                                      .refuses = refuse_gpu_gather,
                                      .any_type = true};
 
-const KernelInfo rows::gpu_cast = {.what = "element-wise between f32, f16 and bf16, epilogue in a pass behind it",
+const KernelInfo rows::gpu_cast = {.what = "element-wise between f32, f16 and bf16, epilogue follows in a pass",
                                    .ops = computes<Op::Cast>,
                                    .refuses = refuse_gpu_cast,
                                    .any_type = true};

@@ -23,7 +23,7 @@ std::string refuse_binary(const ComputeDesc& desc) {
 
 // Beside the samples there are whole numbers.
 std::string refuse_dropout(const ComputeDesc& desc) {
-  if (!desc.epilogue.empty()) return "there are steps behind it";
+  if (!desc.epilogue.empty()) return "there are steps after it";
   return desc.inputs[0].dtype == DType::f32 ? "" : "it is not of f32";
 }
 

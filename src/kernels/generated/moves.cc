@@ -178,7 +178,7 @@ std::string refuse_move(const ComputeDesc& desc) {
 std::string refuse_gather(const ComputeDesc& desc) {
   if (element_count(desc.inputs[0].shape) == 0) return "there is nothing to gather from";
   if (desc.op == Op::GatherElements || desc.op == Op::GatherND || desc.op == Op::ReverseSequence)
-    return is_index_in_loops(desc.inputs[1].dtype) ? "" : fmt::format("{} are no indices", to_string(desc.inputs[1]));
+    return is_index_in_loops(desc.inputs[1].dtype) ? "" : fmt::format("{} are not indices", to_string(desc.inputs[1]));
   return {};
 }
 

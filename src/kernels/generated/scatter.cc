@@ -123,11 +123,11 @@ std::string refuse_scatter(const ComputeDesc& desc) {
   for (const TensorType& type : desc.inputs) {
     if (element_count(type.shape) == 0) return "there is nothing to scatter";
   }
-  if (!desc.epilogue.empty()) return "steps behind what is written more than once";
+  if (!desc.epilogue.empty()) return "steps after what is written more than once";
   if (desc.op == Op::MaxUnpool) return "";
   if (desc.inputs[0].dtype == DType::boolean && attr_string(desc.attrs, "reduction") != "none")
-    return "truth values are no numbers";
-  return is_index_in_loops(desc.inputs[1].dtype) ? "" : fmt::format("{} are no indices", to_string(desc.inputs[1]));
+    return "truth values are not numbers";
+  return is_index_in_loops(desc.inputs[1].dtype) ? "" : fmt::format("{} are not indices", to_string(desc.inputs[1]));
 }
 
 Loops lower_scatter(const ComputeDesc& desc) {

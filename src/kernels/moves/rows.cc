@@ -60,7 +60,7 @@ std::string refuse_reorder(const ComputeDesc& desc) {
 std::string refuse_top_k(const ComputeDesc& desc) {
   constexpr int64_t most = 1024;
   const Shape& shape = desc.inputs[0].shape;
-  if (!desc.epilogue.empty()) return "there are steps behind it";
+  if (!desc.epilogue.empty()) return "there are steps after it";
   if (desc.inputs[0].dtype != DType::f32) return fmt::format("{} is not f32", to_string(desc.inputs[0]));
   if (axis_of(attr_int(desc.attrs, "axis"), shape.size()).value() + 1 != shape.size()) return "not of the last axis";
   if (attr_int(desc.attrs, "largest") == 0) return "it finds the largest";

@@ -104,7 +104,7 @@ std::string refuse_gemm_bf16(const ComputeDesc& desc) {
   if (desc.own_inputs() < 3) return {};
   const Shape& c = desc.inputs[2].shape;
   const bool is_row = !c.empty() && c.back() == product_of(desc).n && (c.size() < 2 || c[0] == 1);
-  return is_row && attr_float(desc.attrs, "beta") == 1 ? "" : "what is added is no row";
+  return is_row && attr_float(desc.attrs, "beta") == 1 ? "" : "what is added is not a row";
 }
 
 Bytes scratch_product_bf16(const ComputeDesc& desc, Isa isa, int workers) {

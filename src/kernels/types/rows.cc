@@ -15,19 +15,19 @@ bool is_small_float(DType type) { return type == DType::f32 || is_half(type); }
 std::string refuse_cast(const ComputeDesc& desc) {
   if (!is_small_float(desc.inputs[0].dtype) || !is_small_float(desc.outputs[0].dtype))
     return "it casts between f32, f16 and bf16";
-  return desc.epilogue.empty() ? "" : "there are steps behind it";
+  return desc.epilogue.empty() ? "" : "there are steps after it";
 }
 
 std::string refuse_cast_blocks(const ComputeDesc& desc) {
   const DType from = desc.inputs[0].dtype, to = desc.outputs[0].dtype;
   if (!(from == DType::f32 && to == DType::q8_0) && !(from == DType::q8_0 && to == DType::f32))
     return "it casts between f32 and q8_0";
-  return desc.epilogue.empty() ? "" : "there are steps behind it";
+  return desc.epilogue.empty() ? "" : "there are steps after it";
 }
 
 std::string refuse_widened(const ComputeDesc& desc) {
   const DType type = desc.outputs[0].dtype;
-  if (!is_half(type)) return fmt::format("{} is no half", to_string(desc.outputs[0]));
+  if (!is_half(type)) return fmt::format("{} is not a half", to_string(desc.outputs[0]));
   if (std::ranges::any_of(desc.inputs, [&](const TensorType& input) { return input.dtype != type; }))
     return "its operands are not all of one type";
   return kernel_of_widened(desc) ? "" : "no kernel computes it in f32";

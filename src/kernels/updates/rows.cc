@@ -9,7 +9,7 @@ namespace nlsplit::inline kernels {
 namespace {
 
 std::string refuse_update(const ComputeDesc& desc) {
-  if (!desc.epilogue.empty()) return "there are steps behind it";
+  if (!desc.epilogue.empty()) return "there are steps after it";
   if (desc.op == Op::StepCount) return "";
   return desc.inputs[0].dtype == DType::f32 ? "" : fmt::format("{} is not f32", to_string(desc.inputs[0]));
 }
@@ -18,7 +18,7 @@ Bytes workspace_of_squares(const ComputeDesc& desc, Isa, int) {
   return bytes(square_blocks(element_count(desc.inputs[0].shape)) * int64_t{sizeof(double)});
 }
 
-std::string refuse_scatter(const ComputeDesc& desc) { return desc.epilogue.empty() ? "" : "there are steps behind it"; }
+std::string refuse_scatter(const ComputeDesc& desc) { return desc.epilogue.empty() ? "" : "there are steps after it"; }
 
 // Only what is written is moved.
 Work work_of_scatter(const ComputeDesc& desc, ScalarValues values) {

@@ -125,7 +125,7 @@ Bytes scratch_conv_blocked(const ComputeDesc& desc, Isa isa, int) {
 std::string refuse_conv_bf16(const ComputeDesc& desc) {
   if (desc.outputs[0].dtype != DType::bf16) return fmt::format("{} is not bf16", to_string(desc.outputs[0]));
   if (std::string why = refuse_conv_blocked(desc); !why.empty()) return why;
-  return desc.inputs[1].shape[1] % 2 == 0 ? "" : "a filter's channels are no pairs";
+  return desc.inputs[1].shape[1] % 2 == 0 ? "" : "a filter has an odd number of channels";
 }
 
 std::string refuse_conv_stem_bf16(const ComputeDesc& desc) {

@@ -264,7 +264,7 @@ std::string generation_lines(const Ranking& ranking) {
   for (size_t m = 1; m < misses.size(); ++m) what += ", " + misses[m].text;
   if (!ranking.judged[0].misses.empty())
     return text + fmt::format("no plan reaches what is required; plan {} comes nearest: {}\n", missing[0] + 1, what);
-  return text + fmt::format("plan {} and those behind it miss what is required ({})\n", missing[0] + 1, what);
+  return text + fmt::format("plan {} and those after it miss what is required ({})\n", missing[0] + 1, what);
 }
 
 std::string table(const Ranking& ranking, const Scenario& scenario) {

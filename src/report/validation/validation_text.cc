@@ -18,8 +18,7 @@ std::string signed_percent(double part) { return fmt::format("{:+.1f} %", part *
 std::string error_text(const Figure& figure) { return signed_percent(figure.measured / figure.predicted - 1); }
 
 std::string quantiles_text(const Quantiles& q) {
-  return fmt::format("median {}, 9 of 10 within {}, largest {}", percent(q.median, 1), percent(q.p90, 1),
-                     percent(q.max, 1));
+  return fmt::format("median {}, p90 {}, largest {}", percent(q.median, 1), percent(q.p90, 1), percent(q.max, 1));
 }
 
 std::string agreement_text(const Agreement& agreement) {

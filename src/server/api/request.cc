@@ -156,7 +156,7 @@ Status check_keys(const JsonPlace& root, Route route) {
 Result<CompletionRequest> parse_request(Route route, std::string_view body) {
   ASSIGN_OR_RETURN(const nlohmann::json whole, parse_json(body, "", KeyTwice::is_wrong));
   const JsonPlace root{&whole, ""};
-  if (!whole.is_object()) return root.wrong(fmt::format("{} is no object", root.excerpt()));
+  if (!whole.is_object()) return root.wrong(fmt::format("{} is not an object", root.excerpt()));
   RETURN_IF_ERROR(check_keys(root, route));
   CompletionRequest request;
   request.route = route;

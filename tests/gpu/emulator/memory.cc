@@ -103,7 +103,7 @@ std::string place_of(const void* at) {
     const int gpu = (m.states[offset] >> 1) - 1;
     return fmt::format("byte {} of an allocation of {} B on GPU {}", offset - begin, bytes, gpu);
   }
-  return fmt::format("{} B behind an allocation of {} B", offset - begin - bytes, bytes);
+  return fmt::format("{} B after an allocation of {} B", offset - begin - bytes, bytes);
 }
 
 size_t whole_pages(size_t bytes) { return (bytes + page - 1) / page * page; }

@@ -284,7 +284,7 @@ cudaError_t cudaLaunchKernel(const void* function, dim3 blocks, dim3 threads, vo
   const std::lock_guard lock(mutex());
   const auto& kernels = compiled().kernels;
   const auto kernel = std::ranges::find_if(kernels, [&](const CUkern_st& known) { return &known == function; });
-  RETURN_IF_FAULTY(kernel == kernels.end(), cudaErrorInvalidDeviceFunction, "a launch of what is no kernel");
+  RETURN_IF_FAULTY(kernel == kernels.end(), cudaErrorInvalidDeviceFunction, "a launch of what is not a kernel");
   RETURN_IF_FAULTY(blocks.x == 0 || threads.x == 0 || threads.x > 1024 || blocks.y * blocks.z != 1 ||
                        threads.y * threads.z != 1 || shared != 0,
                    cudaErrorInvalidConfiguration, fmt::format("{} blocks of {} threads", blocks.x, threads.x));

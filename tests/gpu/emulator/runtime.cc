@@ -198,7 +198,8 @@ cudaError_t cudaFree(void* memory) {
   RETURN_IF_FAULTY(is_capturing(), cudaErrorStreamCaptureUnsupported, "cudaFree while a stream is captured");
   if (memory == nullptr) return outcome();
   finish(current);  // as a GPU does
-  RETURN_IF_FAULTY(!release(current, memory), cudaErrorInvalidValue, "cudaFree of what is no allocation of this GPU");
+  RETURN_IF_FAULTY(!release(current, memory), cudaErrorInvalidValue,
+                   "cudaFree of what is not an allocation of this GPU");
   return outcome();
 }
 

@@ -116,7 +116,7 @@ TEST_F(Emulator, FindsWrongIndicesOfGeneratedKernels) {
   EXPECT_EQ(launch(right), cudaSuccess);
   EXPECT_THAT(read(to, 4), ElementsAre(0, 1, 2, 3));
   EXPECT_EQ(launch(behind), cudaSuccess);
-  EXPECT_EQ(found(), "the generated kernel: block 1 thread 1 reads 0 B behind an allocation of 16 B");
+  EXPECT_EQ(found(), "the generated kernel: block 1 thread 1 reads 0 B after an allocation of 16 B");
   emulator::forget_fault();
   EXPECT_EQ(launch(outside), cudaSuccess);
   EXPECT_EQ(found(), "the generated kernel: block 1 thread 1 reads outside a table");
@@ -192,7 +192,7 @@ TEST_F(Emulator, FindsBlocksThatReadEachOther) {
 
 TEST_F(Emulator, FindsWhatIsReadOutsideAnAllocation) {
   static_cast<void>(launch_shifted(filled(threads), take(threads), 1, 1, stream));
-  EXPECT_THAT(found(), HasSubstr("thread 63 reads 0 B behind an allocation of 256 B"));
+  EXPECT_THAT(found(), HasSubstr("thread 63 reads 0 B after an allocation of 256 B"));
 }
 
 TEST_F(Emulator, FindsWhatWasNeverWritten) {
@@ -297,7 +297,7 @@ TEST_F(Emulator, RefusesCopiesThatDoNotFit) {
   EXPECT_EQ(cudaMemcpy2DAsync(at, 4, at, 4, 8, 1, cudaMemcpyDeviceToDevice, stream), cudaErrorInvalidPitchValue);
   EXPECT_EQ(cudaFree(at + 1), cudaErrorInvalidValue);
   static_cast<void>(cudaMemcpyAsync(at, host, 20, cudaMemcpyHostToDevice, stream));
-  EXPECT_THAT(found(), HasSubstr("a copy writes 0 B behind an allocation of 16 B"));
+  EXPECT_THAT(found(), HasSubstr("a copy writes 0 B after an allocation of 16 B"));
 }
 
 TEST_F(Emulator, RefusesCopiesOfWhatIsPageLockedInPart) {
