@@ -132,9 +132,9 @@ class PairingWorld {
     std::vector<std::function<void()>> can;
     for (auto& [route, records] : network_) {
       if (records.empty()) continue;
-      can.emplace_back([this, from = route.first, to = route.second, &records] {
-        const PairingRecord record = records.front();
-        records.pop_front();
+      can.emplace_back([this, from = route.first, to = route.second, queue = &records] {
+        const PairingRecord record = queue->front();
+        queue->pop_front();
         check(ranks_[static_cast<size_t>(to)].pairing.hear(from, record));
         collect(to);
       });
@@ -259,7 +259,8 @@ TEST(Pairing, EveryMessageWithTwoEndsIsMoved) {
         continue;
       }
       End& one = ends[world.random_.below(ends.size())];
-      world.post(one.rank, one.peer, one.sends, one.tag, static_cast<uint64_t>(one.left * 8 + one.tag));
+      world.post(one.rank, one.peer, one.sends, one.tag,
+                 static_cast<uint64_t>(one.left) * 8 + static_cast<uint64_t>(one.tag));
       --one.left;
     }
     EXPECT_FALSE(world.error) << world.error->message;
