@@ -6,10 +6,9 @@
 
 // jemalloc's settings, where it is linked. A ranking fills hundreds of megabytes: in huge pages it has few faults, and
 // children that simulate are forked with few pages to copy. Freed memory is kept, also that of large arrays
-// (oversize_threshold): the kernel clears each page that it gives again. Threads share one arena: what one has freed
-// another takes.
+// (oversize_threshold): the kernel clears each page that it gives again.
 extern "C" const char* malloc_conf;
-const char* malloc_conf = "thp:always,narenas:1,dirty_decay_ms:-1,oversize_threshold:0";
+const char* malloc_conf = "thp:always,dirty_decay_ms:-1,oversize_threshold:0";
 
 int main(int argc, char** argv) {
   using namespace nlsplit;
