@@ -321,7 +321,7 @@ TEST(Generate, RefusesScenariosThatCannotBe) {
     EXPECT_EQ(ranked.code, 2) << ranked.out;
     return ranked.err;
   };
-  EXPECT_THAT(refused("sink: h1", "sink: h2"), HasSubstr("s.yaml:13:7: of generation source and sink are one host"));
+  EXPECT_THAT(refused("sink: h1", "sink: h2"), HasSubstr("s.yaml:13:7: for generation source and sink are one host"));
   EXPECT_THAT(refused("one: [rest@a]", "one: {stages: [rest@a], micro_batches: 2}"), HasSubstr("s.yaml:15:"));
   EXPECT_THAT(refused("zoo:llama?", "zoo:llama?length=4&"), HasSubstr("'length' is the workload's to say"));
   EXPECT_THAT(refused("zoo:llama?layers=3&hidden=48&heads=6&kv_heads=3&ffn=96&vocab=300", "zoo:gpt2"),
