@@ -6,6 +6,7 @@
 
 #include "compile/device_writer.h"
 #include "kernels/layout.h"
+#include "program/data_movement.h"
 
 namespace nlsplit::inline compiler {
 
@@ -43,21 +44,11 @@ void DeviceWriter::emit_cast(Segment& segment, ValueId root, BufferId from, Buff
 }
 
 void DeviceWriter::emit_cast(Segment& segment, const std::string& name, const Operand& from, const Operand& to) {
-  ComputeDesc desc;
-  desc.op = Op::Cast;
-  desc.inputs = {type_of(out_, from)};
-  desc.outputs = {type_of(out_, to)};
-  const std::string_view type = name_of(desc.outputs[0].dtype);
-  desc.attrs = {{"to", std::string(type)}};
-  desc.kernel = choose_kernel(desc, out_.level).value();
-  Instr instr;
-  instr.opcode = Opcode::compute;
-  instr.desc = intern_desc(program_, desc);
-  instr.reads = {from};
-  instr.writes = {to};
+  Instr instr = cast_instr(program_, out_, from, to);
+  const ComputeDesc& desc = program_.descs[static_cast<size_t>(instr.desc)];
   if (const Bytes workspace = workspace_of(desc, out_.cores); workspace.value() > 0)
     instr.workspace = {buffers_.workspace(workspace)};
-  instr.label = fmt::format("{} {}", name, type);
+  instr.label = fmt::format("{} {}", name, name_of(desc.outputs[0].dtype));
   emit(segment, std::move(instr));
 }
 

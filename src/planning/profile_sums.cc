@@ -5,7 +5,7 @@
 #include <array>
 
 #include "base/units.h"
-#include "kernels/catalogue.h"
+#include "program/data_movement.h"
 
 namespace nlsplit::inline planning {
 namespace {
@@ -25,19 +25,10 @@ BufferId add_vector(DeviceProgram& device, const std::string& name, BufferKind k
   return BufferId(device.buffers.size() - 1);
 }
 
-Instr cast(Program& program, const DeviceProgram& device, const Operand& from, const Operand& to) {
-  ComputeDesc desc;
-  desc.op = Op::Cast;
-  desc.inputs = {type_of(device, from)};
-  desc.outputs = {type_of(device, to)};
-  desc.attrs = {{"to", std::string(name_of(desc.outputs[0].dtype))}};
-  desc.kernel = choose_kernel(desc, device.level).value();
-  Instr instr;
-  instr.opcode = Opcode::compute;
-  instr.desc = intern_desc(program, desc);
-  instr.reads = {from};
-  instr.writes = {to};
-  instr.label = fmt::format("{} as {}", desc.inputs[0].shape[0], name_of(desc.outputs[0].dtype));
+Instr labelled_cast(Program& program, const DeviceProgram& device, const Operand& from, const Operand& to) {
+  Instr instr = cast_instr(program, device, from, to);
+  const TensorType type = type_of(device, to);
+  instr.label = fmt::format("{} as {}", type.shape[0], name_of(type.dtype));
   return instr;
 }
 
@@ -70,8 +61,8 @@ Program sums_program(const std::string& model, const Device& device, const std::
       instr.label = fmt::format("sum of {} times {}", count, elements);
     }
     if (!converts) continue;
-    segment.instrs.push_back(cast(program, out, {terms, 0, elements}, {message, 0, elements}));
-    segment.instrs.push_back(cast(program, out, {message, 0, elements}, {sum, 0, elements}));
+    segment.instrs.push_back(labelled_cast(program, out, {terms, 0, elements}, {message, 0, elements}));
+    segment.instrs.push_back(labelled_cast(program, out, {message, 0, elements}, {sum, 0, elements}));
   }
   out.order.push_back({0, 0, {}});
   return program;

@@ -29,4 +29,19 @@ ComputeDesc sum_desc(size_t operands, const TensorType& type) {
   return desc;
 }
 
+Instr cast_instr(Program& program, const DeviceProgram& device, const Operand& from, const Operand& to) {
+  ComputeDesc desc;
+  desc.op = Op::Cast;
+  desc.inputs = {type_of(device, from)};
+  desc.outputs = {type_of(device, to)};
+  desc.attrs = {{"to", std::string(name_of(desc.outputs[0].dtype))}};
+  desc.kernel = choose_kernel(desc, device.level).value();
+  Instr instr;
+  instr.opcode = Opcode::compute;
+  instr.desc = intern_desc(program, desc);
+  instr.reads = {from};
+  instr.writes = {to};
+  return instr;
+}
+
 }  // namespace nlsplit::inline program
