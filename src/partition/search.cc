@@ -100,13 +100,14 @@ Result<SearchResult> search_layers(const Graph& graph, const Cluster& cluster, c
   if (method == nullptr) return unknown_method(options.method);
   CHECK(costs.node_seconds.size() == cluster.devices.size() && !graph.nodes.empty(),
         "costs of another cluster or an empty graph");
+  CHECK(options.left_out.size() < cluster.devices.size(), "no device is left to search");
   const size_t nodes = graph.nodes.size();
 
   // Fastest first; of equals those where inputs and outputs are, then in their order.
   std::vector<DeviceId> by_speed;
   std::vector<double> whole_model;  // seconds
   for (size_t d = 0; d < cluster.devices.size(); ++d) {
-    by_speed.push_back(DeviceId(d));
+    if (std::ranges::find(options.left_out, DeviceId(d)) == options.left_out.end()) by_speed.push_back(DeviceId(d));
     const std::vector<double>& seconds = costs.node_seconds[d];
     whole_model.push_back(std::accumulate(seconds.begin(), seconds.end(), 0.0));
   }

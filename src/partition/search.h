@@ -23,6 +23,7 @@ struct SearchOptions {
   uint64_t seed = 1;                 // only for ties and sampling when the space is larger than max_candidates
   std::string method = "auto";       // of search_methods()
   std::vector<SplitAxis> axes = {};  // on which stages may be split inside their layers; none: not at all
+  std::vector<DeviceId> left_out = {};  // devices that no plan may use but those of `seeds`
   // True: answer what was found so far, which is then not the same every time. May be empty; asked by several threads.
   std::function<bool()> interrupted = {};
 };

@@ -32,7 +32,7 @@ class SplitSearch {
         scorer_(scorer.scorer()) {
     std::vector<double> whole;
     for (size_t d = 0; d < cluster.devices.size(); ++d) {
-      by_speed_.push_back(DeviceId(d));
+      if (std::ranges::find(options.left_out, DeviceId(d)) == options.left_out.end()) by_speed_.push_back(DeviceId(d));
       whole.push_back(scorer_.seconds(DeviceId(d), 0, graph.nodes.size()));
     }
     // Of equals those where the inputs are.
@@ -256,7 +256,7 @@ class SplitSearch {
 std::vector<ScoredPlan> search_splits(const Graph& graph, const Cluster& cluster, HostId source, PlanScorer& scorer,
                                       const SearchOptions& options, const SearchResult& layers, size_t most,
                                       const std::function<double(const ScoredPlan&)>& cost) {
-  if (options.axes.empty() || cluster.devices.size() < 2) return {};
+  if (options.axes.empty() || cluster.devices.size() < options.left_out.size() + 2) return {};
   SplitSearch search(graph, cluster, source, scorer, options, layers.class_of);
   search.split_stages_of(layers.plans);
   search.split_ends();

@@ -121,6 +121,7 @@ class Ranker {
   Status prepare_models(const std::vector<RankedPlan>& own);
   void see_whether_layers_may_be_split();
   Status search_all();
+  void leave_out_devices_without_room();
   Result<Searched> search(const PreparedModel& prepared) const;
   HostId results() const;              // where they go: of training nothing goes to the sink
   void add_found(Searched& searched);  // and takes its plans

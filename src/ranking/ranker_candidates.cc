@@ -115,6 +115,7 @@ Status Ranker::search_all() {
   ranking_.proved = true;
   const std::vector<int>& counts = scenario_.micro_batches;
   network_ = make_network(scenario_.cluster, scenario_.endpoints.source, results());
+  leave_out_devices_without_room();
   std::vector<std::optional<Result<Searched>>> results(counts.size());
   std::mutex mutex;  // of progress
   size_t done = 0;
@@ -163,6 +164,31 @@ Cluster cluster_to_search(const Scenario& scenario) {
 
 }  // namespace
 
+// On a host with several devices any of them may hold the batch: then they are left out together or not at all. Where no
+// device would be left, none is, and plans say what they miss.
+void Ranker::leave_out_devices_without_room() {
+  if (scenario_.generation) return;  // its executions hold a token or a chunk, not the batch
+  const PreparedModel& prepared = prepared_.front();
+  const Graph& graph = prepared.kernels.graph;
+  const auto batch_of = [&](const std::vector<ValueId>& values) {
+    int64_t all = 0;
+    for (const ValueId value : values) all += size_of(graph.value(value).type).value();
+    return saturating_product(all, prepared.micro_batches);
+  };
+  std::vector<int64_t> needed(scenario_.cluster.hosts.size(), 0);
+  needed[scenario_.endpoints.source.index()] += batch_of(graph.inputs);
+  if (!scenario_.training) needed[results().index()] += batch_of(graph.outputs);
+  const auto has_room = [&](const Device& device) { return device.memory.value() >= needed[device.host.index()]; };
+  std::vector<NoRoom> found;
+  for (const Device& device : scenario_.cluster.devices) {
+    const bool another = std::ranges::any_of(scenario_.cluster.devices, [&](const Device& other) {
+      return other.host == device.host && has_room(other);
+    });
+    if (!another) found.push_back({device.name, device.memory, bytes(needed[device.host.index()])});
+  }
+  if (found.size() < scenario_.cluster.devices.size()) ranking_.no_room = std::move(found);
+}
+
 HostId Ranker::results() const { return scenario_.training ? scenario_.endpoints.source : scenario_.endpoints.sink; }
 
 Result<Ranker::Searched> Ranker::search(const PreparedModel& prepared) const {
@@ -170,6 +196,8 @@ Result<Ranker::Searched> Ranker::search(const PreparedModel& prepared) const {
   const Graph& graph = prepared.kernels.graph;
   SearchOptions options = scenario_.search;
   options.interrupted = options_.interrupted;
+  for (const NoRoom& device : ranking_.no_room)
+    options.left_out.push_back(scenario_.cluster.find_device(device.device));
   if (!inside_) options.axes.clear();
   Searched searched;
   ASSIGN_OR_RETURN(searched.costs, search_costs(scenario_, prepared, costs_));

@@ -58,7 +58,10 @@ AnnealSpace Ranker::changed_plans() const {
   AnnealSpace space;
   space.graph = &prepared_.front().kernels.graph;
   space.cuts = distinct_cuts(find_cuts(*space.graph), costs.node_seconds, costs.cut_bytes);
-  for (size_t d = 0; d < scenario_.cluster.devices.size(); ++d) space.devices.push_back(DeviceId(d));
+  for (const Device& device : scenario_.cluster.devices) {
+    if (std::ranges::find(ranking_.no_room, device.name, &NoRoom::device) == ranking_.no_room.end())
+      space.devices.push_back(scenario_.cluster.find_device(device.name));
+  }
   space.max_devices = search.max_devices > 0 ? search.max_devices : scenario_.cluster.devices.size();
   space.max_stages = search.max_stages > 0 ? search.max_stages : space.max_devices;
   if (!search.layers) space.max_stages = 1;

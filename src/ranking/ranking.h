@@ -131,6 +131,14 @@ struct Misfit {  // of the plans considered, those left out because a device's m
   size_t plans = 0;
 };
 
+// A device that no plan was searched for on: whatever it computes, it would hold the inputs or the results of the whole
+// batch for its host, which alone are more than its memory.
+struct NoRoom {
+  std::string device;
+  Bytes has;
+  Bytes needs;
+};
+
 struct OwnMisfit {  // a plan of the scenario that does not fit at these micro-batch counts
   std::string name;
   std::vector<int> micro_batches;
@@ -258,6 +266,7 @@ struct Ranking {
   double space = 0;     // plans there are; more than `considered` if some were pruned
   double seconds = 0;   // it took, after loading
   std::vector<Misfit> misfits;
+  std::vector<NoRoom> no_room;
   std::vector<OwnMisfit> own_misfits;
   std::vector<OwnLeftOut> own_left_out;
   std::vector<OwnRefused> own_refused;

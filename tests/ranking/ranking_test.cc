@@ -12,6 +12,7 @@ namespace {
 
 using namespace testing;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string described(const Ranking& ranking) {
   std::string text;
@@ -83,6 +84,33 @@ TEST(Ranking, FiguresHangTogether) {
     EXPECT_EQ(busiest, e.busiest_device_share);
     EXPECT_EQ(largest, e.largest_memory);
   }
+}
+
+// Of 8 samples the inputs are 3 * 8 * 8 floats each, the results 10.
+TEST(Ranking, ADeviceWithoutRoomForTheBatchThatItsHostHoldsIsNotUsed) {
+  const Ranking ranking = rank({.memory = "4KiB", .plans = "{}"}).ranking;
+  ASSERT_EQ(ranking.no_room.size(), 1u);
+  EXPECT_EQ(ranking.no_room[0].device, "A");
+  EXPECT_EQ(ranking.no_room[0].has, bytes(4 << 10));
+  EXPECT_EQ(ranking.no_room[0].needs, bytes(8 * (3 * 8 * 8 + 10) * 4));
+  ASSERT_FALSE(ranking.judged.empty());
+  for (const RankedPlan& plan : ranking.judged) EXPECT_THAT(plan.text, Not(HasSubstr("A")));
+  EXPECT_TRUE(rank({.memory = "7KiB", .plans = "{}"}).ranking.no_room.empty());
+}
+
+// Whichever device of the host a plan names first holds the batch.
+TEST(Ranking, ADeviceBesideOneWithRoomIsSearched) {
+  Scenario scenario = small_scenario({.memory = "4KiB", .plans = "{}"});
+  Device roomy = scenario.cluster.devices[1];
+  roomy.name = "C";
+  roomy.host = scenario.cluster.devices[0].host;
+  scenario.cluster.devices.push_back(roomy);
+  scenario.costs.push_back(scenario.costs[1]);
+  const auto model = load_model(scenario);
+  ASSERT_TRUE(model.ok());
+  const auto ranking = rank_plans(scenario, *model, {});
+  ASSERT_TRUE(ranking.ok()) << ranking.error().to_string();
+  EXPECT_TRUE(ranking->no_room.empty());
 }
 
 TEST(Ranking, PlansThatDoNotFitAreCountedAndOwnOnesNamed) {

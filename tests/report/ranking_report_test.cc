@@ -135,6 +135,17 @@ TEST(RankingText, DevicesThatLackTheSameShareALine) {
                         "1 plan does not fit: C has 1 MiB, the smallest of them needs 1 MiB more\n"));
 }
 
+TEST(RankingText, ADeviceWithoutRoomForTheBatchIsNamed) {
+  Ranked ranked = rank();
+  ranked.ranking.no_room = {{"A", bytes(1 << 20), bytes(3 << 20)}};
+  EXPECT_THAT(
+      ranking_text(ranked.ranking, ranked.scenario),
+      HasSubstr("\nA not used: its host holds the whole batch's inputs or results, 3 MiB, and A has 1 MiB\n"));
+  const auto file = nlohmann::json::parse(ranking_json(ranked.ranking, ranked.scenario, ranked.model.graph));
+  EXPECT_EQ(file["no_room"],
+            nlohmann::json::parse(R"([{"device": "A", "memory_bytes": 1048576, "needed_bytes": 3145728}])"));
+}
+
 TEST(RankingText, LongPlansComeLast) {
   Ranked ranked = rank();
   ranked.ranking.judged[ranked.ranking.order[0]].text = std::string(120, 'x');

@@ -173,6 +173,16 @@ json misfits_json(const std::vector<Misfit>& misfits) {
   return all;
 }
 
+json no_room_json(const std::vector<NoRoom>& devices) {
+  json all = json::array();
+  for (const NoRoom& device : devices) {
+    all.push_back({{"device", device.device},
+                   {"memory_bytes", device.has.value()},
+                   {"needed_bytes", device.needs.value()}});
+  }
+  return all;
+}
+
 json own_misfits_json(const std::vector<OwnMisfit>& misfits) {
   json all = json::array();
   for (const OwnMisfit& misfit : misfits) {
@@ -242,6 +252,7 @@ std::string ranking_json(const Ranking& ranking, const Scenario& scenario, const
                {"interrupted", ranking.interrupted},
                {"took_s", ranking.seconds},
                {"misfits", misfits_json(ranking.misfits)},
+               {"no_room", no_room_json(ranking.no_room)},
                {"own_misfits", own_misfits_json(ranking.own_misfits)},
                {"costs",
                 {{"measured", ranking.measured_costs},

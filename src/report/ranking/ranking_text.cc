@@ -70,6 +70,15 @@ std::string misfits_text(const std::vector<Misfit>& misfits) {
   return text;
 }
 
+std::string no_room_text(const std::vector<NoRoom>& devices) {
+  std::string text;
+  for (const NoRoom& device : devices) {
+    text += fmt::format("{} not used: its host holds the whole batch's inputs or results, {}, and {} has {}\n",
+                        device.device, to_string(device.needs), device.device, to_string(device.has));
+  }
+  return text;
+}
+
 // within: the part of plan 1's cost that could be saved at most.
 std::string bound_line(double within, bool generates) {
   const double times = 1 / (1 - within);  // as long as the best possible
@@ -112,6 +121,7 @@ std::string head(const Ranking& ranking, const Scenario& scenario) {
   if (const std::optional<double> within = within_bound(ranking); within && !ranking.robust)
     text += bound_line(*within, ranking.generates);
   text += error_bars_line(ranking, scenario);
+  text += no_room_text(ranking.no_room);
   text += misfits_text(ranking.misfits);
   for (const LeftOutCount& other : ranking.counts_left_out)
     text += fmt::format("{} not tried: {}\n", counted(other.micro_batches, "micro-batch"), other.why);
@@ -125,7 +135,7 @@ std::string head(const Ranking& ranking, const Scenario& scenario) {
     text += fmt::format("{} with splits inside layers left out, the first because: {}\n",
                         counted(static_cast<int64_t>(ranking.left_out), "plan"), ranking.why_left_out);
   }
-  if (ranking.devices > 0 && ranking.devices < scenario.cluster.devices.size()) {
+  if (ranking.devices > 0 && ranking.devices + ranking.no_room.size() < scenario.cluster.devices.size()) {
     text += fmt::format(
         "search looked at the {} fastest devices only (of equals the first); plans of your own may use all\n",
         ranking.devices);
