@@ -23,6 +23,20 @@ const Buffer* find(const Program& program, std::string_view name, BufferKind kin
   return found == first.buffers.end() ? nullptr : &*found;
 }
 
+// The computation that makes a value, on whichever device; nullptr: none does.
+const ComputeDesc* maker_of(const Program& program, std::string_view name) {
+  for (const DeviceProgram& device : program.devices) {
+    for (const Segment& segment : device.segments) {
+      for (const Instr& instr : segment.instrs) {
+        const bool makes = std::ranges::any_of(
+            instr.writes, [&](const Operand& operand) { return device.buffer(operand.buffer).name == name; });
+        if (makes && instr.opcode == Opcode::compute) return &program.descs[static_cast<size_t>(instr.desc)];
+      }
+    }
+  }
+  return nullptr;
+}
+
 // As those declare who read it: rank 0 may only send it on.
 std::optional<int64_t> largest_of(const Program& program, std::string_view name) {
   for (const DeviceProgram& device : program.devices) {
@@ -78,13 +92,11 @@ Result<GenerationForm> generation_form(const Session& session) {
     if (!prompts && program.name != of_tokens) return wrong("nor is it called prefill or decode");
     const Buffer *tokens = find(program, "input_ids", BufferKind::input),
                  *scores = find(program, "scores", BufferKind::output);
-    // Of each sequence's logits; experts are chosen by another one, of each token.
-    const auto best = std::ranges::find_if(
-        program.descs, [](const ComputeDesc& desc) { return desc.op == Op::TopK && desc.inputs[0].shape.size() == 2; });
+    const ComputeDesc* const best = maker_of(program, "scores");
     const std::optional<int64_t> last_begin = largest_of(program, "begins");
     if (tokens == nullptr || tokens->type.shape.size() != 2) return wrong("it takes no input_ids");
     if (scores == nullptr || scores->type.shape.size() != 2) return wrong("it gives no scores");
-    if (!last_begin || best == program.descs.end()) return wrong("it has no positions or no candidates");
+    if (!last_begin || best == nullptr || best->op != Op::TopK) return wrong("it has no positions or no candidates");
     const int64_t side_by_side = tokens->type.shape[0], steps = tokens->type.shape[1],
                   candidates = scores->type.shape[1];
     const TensorType of_each{DType::i64, {side_by_side}}, of_candidates{DType::f32, {side_by_side, candidates}};

@@ -59,7 +59,7 @@ TEST(Shorter, TimesAndMemoryAreThoseOfTheWholeNetwork) {
   const PreparedModel whole = value_of(prepare_model(scenario, model.graph, 1));
   const CostTable costs = cost_table(scenario, model.graph.name);
   const Repeat repeat = longest_repeat(model.graph).value();
-  EXPECT_EQ(repeat.count, 14u);
+  EXPECT_EQ(repeat.count, 13u);  // of the last layer one token goes on, so it is another one
   ShorterModels models(scenario, model.graph, repeat);
   for (const Plan& plan : split_plans(scenario, model.graph)) {
     SCOPED_TRACE(to_string(plan, model.graph, scenario.cluster));

@@ -38,8 +38,15 @@ ValueId mixture(ZooNet& net, const std::string& name, ValueId x, const LlamaSize
                   {{"all", sizes.experts}, {"first", int64_t{0}}});
 }
 
+// Rows [sequences, width] of one token each, of [sequences, tokens, width]: the only one, or `last` says which.
+ValueId of_last_token(ZooNet& net, const std::string& name, ValueId x, ValueId last) {
+  if (!last.valid()) return reshape(net, name, x, {0, net.shape(x).back()});
+  return net.node(Op::GatherND, name, {x, last}, {{"batch_dims", int64_t{1}}});
+}
+
+// `ends`: to the feed-forward goes only the last token of each sequence.
 ValueId decoder_layer(ZooNet& net, const std::string& name, ValueId x, const LlamaSizes& sizes, bool local,
-                      const CacheSpec& cache) {
+                      const CacheSpec& cache, bool ends, ValueId last) {
   const bool own_base = local && sizes.local_rotary_base > 0;
   const int64_t head = head_of(sizes);
   const int64_t width = head * sizes.heads, kv_width = head * sizes.kv_heads;
@@ -63,6 +70,7 @@ ValueId decoder_layer(ZooNet& net, const std::string& name, ValueId x, const Lla
   y = project(net, attend + ".o_proj", y, {.features = sizes.hidden, .bias = false, .gain = gain});
   if (sizes.branch_norms) y = rms_norm(net, name + ".post_attention_layernorm", y, sizes.epsilon);
   x = net.add(name + ".add1", x, y);
+  if (ends) x = of_last_token(net, name + ".last", x, last);
   const char* const before_mlp = sizes.branch_norms ? ".pre_feedforward_layernorm" : ".post_attention_layernorm";
   y = rms_norm(net, name + before_mlp, x, sizes.epsilon);
   if (sizes.experts > 0) return net.add(name + ".add2", x, mixture(net, mlp, y, sizes, gain));
@@ -145,13 +153,11 @@ Model build_llama(const LlamaSizes& sizes, ZooNet net) {
   }
   for (int64_t i = 0; i < sizes.layers; ++i) {
     const bool local = is_local(sizes, i);
-    x = decoder_layer(net, "model.layers." + std::to_string(i), x, sizes, local, local ? caches.local : caches.all);
+    // Of a sequence that goes on one token's successor is wanted. What is behind the last attention is of that one
+    // alone.
+    x = decoder_layer(net, "model.layers." + std::to_string(i), x, sizes, local, local ? caches.local : caches.all,
+                      sizes.context > 0 && i + 1 == sizes.layers, last);
   }
-  // Of a sequence that goes on one token's successor is wanted; normalisation and vocabulary are of that one alone.
-  if (last.valid())
-    x = net.node(Op::GatherND, "model.last", {x, last}, {{"batch_dims", int64_t{1}}});
-  else if (sizes.context > 0)
-    x = reshape(net, "model.last", x, {0, sizes.hidden});
   x = rms_norm(net, "model.norm", x, sizes.epsilon);
   x = project(net, "lm_head", x, {.features = sizes.vocab, .bias = false});
   if (sizes.softcap > 0) x = soft_capped(net, "capped", x, sizes.softcap);
