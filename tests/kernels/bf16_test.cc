@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <optional>
 
 #include "base/random.h"
+#include "graph/half.h"
 #include "kernels/assign.h"
 #include "kernels/cpu.h"
 #include "kernels/kernel_operands.h"
@@ -192,7 +195,7 @@ TEST_P(Bf16, Convolutions) {
 }
 
 // What has no kernel of its own there is widened as it lies.
-TEST_P(Bf16, PoolsInBlocksAreWidened) {
+TEST_P(Bf16, PoolsInBlocks) {
   Random random(29);
   int compared = 0;
   for (const Op op : {Op::MaxPool, Op::AveragePool, Op::GlobalAveragePool, Op::Relu, Op::Add}) {
@@ -202,13 +205,16 @@ TEST_P(Bf16, PoolsInBlocksAreWidened) {
       const ComputeDesc row_major = of_type(*plain, DType::bf16);
       const auto desc = in_blocks(row_major, GetParam());
       if (!desc) continue;
-      EXPECT_EQ(desc->kernel.name, KernelName::widened);
+      const bool has_kernel = op == Op::MaxPool && desc->epilogue.empty();
+      EXPECT_EQ(desc->kernel.name, has_kernel ? KernelName::max_pool_blocked : KernelName::widened);
       ComputeDesc plainly = row_major;
       plainly.kernel = {KernelName::widened, GetParam()};
       const std::vector<Tensor> halves = halves_for(row_major, static_cast<uint64_t>(tried));
       const Tensor got = run_halves(*library_, *desc, halves)[0];
       EXPECT_EQ(run_halves(*library_, *desc, halves, 3)[0].raw, got.raw);
-      expect_close(widened_from(got), widened_from(run_halves(*library_, plainly, halves)[0]), {0x1p-7, 1e-5});
+      const Tensor want = run_halves(*library_, plainly, halves)[0];
+      EXPECT_TRUE(!has_kernel || got.raw == want.raw) << signature(*desc);
+      expect_close(widened_from(got), widened_from(want), {0x1p-7, 1e-5});
       ++compared;
     }
   }
@@ -223,6 +229,109 @@ TEST_P(Bf16, ReordersMoveBits) {
   ASSERT_TRUE(verify(there).ok() && verify(back).ok());
   EXPECT_EQ(run_halves(*library_, there, {x})[0].raw, x.raw);
   EXPECT_EQ(run_halves(*library_, back, {x})[0].raw, x.raw);
+}
+
+// Whole vectors, pairs of them and what remains; numbers below the normal ones among them, halves that are ties, and
+// what is not a number.
+TEST_P(Bf16, RoundsAsOneNumberIsRounded) {
+  constexpr uint32_t bits[] = {0x00000001, 0x00008000, 0x00018000, 0x007fffff, 0x80408000, 0x00800000,
+                               0x3f808000, 0x3f818000, 0x3f808001, 0x7f7fffff, 0x7f800000, 0xff800000,
+                               0x7f800001, 0xffc12345, 0x80000000, 0x3f800000, 0x42f6e979};
+  for (const int64_t n : {1, 15, 16, 31, 32, 33, 63, 64, 95, 200}) {
+    for (const bool small : {false, true}) {
+      ComputeDesc desc;
+      desc.op = Op::Cast;
+      desc.attrs = {{"to", std::string("bf16")}};
+      desc.inputs = {{DType::f32, {n}}};
+      desc.outputs = {{DType::bf16, {n}}};
+      desc = with_kernel(desc, KernelName::cast);
+      std::vector<float> x;
+      std::vector<uint16_t> want, got(static_cast<size_t>(n)), without(static_cast<size_t>(n));
+      for (int64_t i = 0; i < n; ++i) {
+        const size_t first = small ? 0 : 5;
+        x.push_back(std::bit_cast<float>(bits[first + static_cast<size_t>(i) % (std::size(bits) - first)]));
+        want.push_back(bf16_bits(x.back()));
+      }
+      const void* inputs[] = {x.data()};
+      for (const bool instruction : {true, false}) {
+        library_->use_dot_product(instruction);
+        void* outputs[] = {instruction ? got.data() : without.data()};
+        (**library_->find(desc.kernel)).run({&desc, inputs, outputs, nullptr, {}});
+      }
+      EXPECT_EQ(got, want) << n;
+      EXPECT_EQ(without, want) << n;
+    }
+  }
+}
+
+// Against float32 of the same operands: a result is rounded once, and before it each exponential, all by half a unit.
+TEST_P(Bf16, AttentionOfPairs) {
+  uint64_t seed = 0;
+  for (const int64_t queries : {1, 15, 57}) {
+    for (const int64_t keys : {1, 33, 256, 515}) {
+      for (const bool causal : {false, true}) {
+        if (causal && keys < queries) continue;
+        const int64_t size = seed % 2 == 0 ? 64 : 10, heads = 4, kv_heads = seed % 3 == 0 ? 2 : 4;
+        ComputeDesc desc;
+        desc.op = Op::Attention;
+        desc.attrs = {{"causal", int64_t{causal}}, {"scale", 0.21}};
+        desc.inputs = {{DType::bf16, {2, heads, queries, size}},
+                       {DType::bf16, {2, kv_heads, keys, size}},
+                       {DType::bf16, {2, kv_heads, keys, 20}}};
+        desc.outputs = infer(desc.op, desc.inputs, desc.attrs).value();
+        desc = with_kernel(desc, KernelName::attention);
+        SCOPED_TRACE(signature(desc));
+        EXPECT_EQ(choose_kernel(desc, GetParam()).value(), desc.kernel);
+        const std::vector<Tensor> halves = halves_for(desc, ++seed);
+        std::vector<Tensor> wide;
+        for (const Tensor& half : halves) wide.push_back(widened_from(half));
+        const Tensor got = run_halves(*library_, desc, halves)[0];
+        expect_close(widened_from(got), run_reference(of_type(desc, DType::f32), pointers(wide))[0], {0x1p-8, 2e-2});
+        EXPECT_EQ(run_halves(*library_, desc, halves, 3)[0].raw, got.raw) << "on three threads";
+        library_->use_dot_product(false);
+        EXPECT_EQ(run_halves(*library_, desc, halves)[0].raw, got.raw) << "without the instruction";
+        library_->use_dot_product(true);
+        for (const size_t axis : {0, 1, 2}) {
+          const int64_t extent = desc.outputs[0].shape[axis];
+          EXPECT_NE(info_of(desc.kernel.name).exact_axes & exact_axis(desc.op, axis, 4), 0);
+          const auto piece = piece_of(desc, axis, extent / 2, extent);
+          if (!piece) continue;
+          ComputeDesc part = piece->desc;
+          part.kernel = desc.kernel;
+          EXPECT_EQ(run_halves(*library_, part, parts(*piece, halves))[0].raw,
+                    part_of(got, {axis, extent / 2, extent}).raw);
+        }
+        if (HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(Bf16, TransposesMovePairs) {
+  const auto desc_of = [&](Shape shape, const std::vector<int64_t>& perm) {
+    ComputeDesc desc;
+    desc.op = Op::Transpose;
+    desc.attrs = {{"perm", perm}};
+    desc.inputs = {{DType::bf16, std::move(shape)}};
+    desc.outputs = infer(desc.op, desc.inputs, desc.attrs).value();
+    return desc;
+  };
+  uint64_t seed = 0;
+  for (const auto& [shape, perm] : {std::pair<Shape, std::vector<int64_t>>{{2, 3, 5, 8}, {0, 2, 1, 3}},
+                                    {{7, 3, 2}, {1, 0, 2}},
+                                    {{4, 66}, {0, 1}},
+                                    {{2, 3, 4, 40}, {2, 1, 0, 3}}}) {
+    const ComputeDesc desc = with_kernel(desc_of(shape, perm), KernelName::transpose);
+    EXPECT_EQ(choose_kernel(desc, GetParam()).value(), desc.kernel);
+    ComputeDesc by_floats = desc;
+    by_floats.kernel.name = KernelName::widened;
+    const std::vector<Tensor> x = halves_for(desc, ++seed);
+    const Tensor got = run_halves(*library_, desc, x)[0];
+    EXPECT_EQ(got.raw, run_halves(*library_, by_floats, x)[0].raw) << signature(desc);
+    EXPECT_EQ(run_halves(*library_, desc, x, 3)[0].raw, got.raw);
+  }
+  EXPECT_EQ(choose_kernel(desc_of({2, 4, 6}, {0, 2, 1}), GetParam()).value().name, KernelName::widened);
+  EXPECT_EQ(choose_kernel(desc_of({2, 4, 5}, {1, 0, 2}), GetParam()).value().name, KernelName::widened);
 }
 
 // The instruction takes what is below float32's normal numbers for zero; so does what stands in for it, and neither
@@ -242,6 +351,43 @@ TEST_P(Bf16, SmallNumbersHaveTheSameBitsWithoutTheInstruction) {
   volatile float small = 0x1p-126f;
   small = small / 4;
   EXPECT_EQ(small * 4, 0x1p-126f);
+}
+
+// Sums are never below the normal numbers, but what is added behind them may be, and is not lost.
+TEST_P(Bf16, KeepsSmallNumbersThatAreAdded) {
+  const int block = static_cast<int>(vector_width(GetParam()));
+  ComputeDesc conv;
+  conv.op = Op::Conv;
+  conv.weights = 0b10;
+  conv.attrs = {{"dilations", std::vector<int64_t>{1, 1}},
+                {"group", int64_t{1}},
+                {"kernel_shape", std::vector<int64_t>{1, 1}},
+                {"pads", std::vector<int64_t>(4)},
+                {"strides", std::vector<int64_t>{1, 1}}};
+  conv.inputs = {{DType::bf16, {1, 16, 3, 9}, block}, {DType::bf16, {40, 16, 1, 1}}};
+  conv.outputs = {{DType::bf16, {1, 40, 3, 9}, block}};
+  conv.kernel.name = KernelName::conv_bf16;
+  ComputeDesc matmul = product(Op::MatMul, 27, 40, 16, false, false);
+  matmul.kernel.name = KernelName::matmul_bf16;
+  for (ComputeDesc desc : {conv, matmul}) {
+    desc.epilogue.push_back({Op::Add, {}});
+    desc.inputs.push_back(desc.outputs[0]);
+    desc = with_kernel(desc, desc.kernel.name);
+    std::vector<Tensor> halves;
+    for (const TensorType& type : desc.inputs) {
+      std::string& raw = halves.emplace_back(Tensor{with_block(type, 0), {}}).raw;
+      for (int64_t i = 0; i < element_count(type.shape); ++i) {
+        // All below the normal numbers in the first rows, then only here and there.
+        const bool small = i < 200 || i % 37 == 0;
+        const uint16_t bits = halves.size() < 3 ? 0 : small ? static_cast<uint16_t>(i % 0x7f + 1) : 0x3f80;
+        raw.append(reinterpret_cast<const char*>(&bits), sizeof bits);
+      }
+    }
+    for (const bool instruction : {true, false}) {
+      library_->use_dot_product(instruction);
+      EXPECT_EQ(run_halves(*library_, desc, halves)[0].raw, halves[2].raw) << signature(desc) << instruction;
+    }
+  }
 }
 
 TEST(Bf16Catalogue, SaysWhatProductsItLeavesToOthers) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/attention/attention_bf16.h"
 #include "kernels/functions/epilogue.h"
 #include "kernels/products/product.h"
 
@@ -110,7 +111,9 @@ class Heads {
   float *const keys_, *const values_, *const own_;
 };
 
-void run_attention(const KernelCall& call) { Heads(call).run(); }
+void run_attention(const KernelCall& call) {
+  call.desc->outputs[0].dtype == DType::bf16 ? run_attention_bf16(call) : Heads(call).run();
+}
 
 }  // namespace
 

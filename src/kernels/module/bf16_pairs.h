@@ -37,7 +37,9 @@ class WithoutSubnormals {
 };
 
 #if defined(__AVX512BW__)
+struct RoundsByInstruction;
 struct PairsByInstruction {
+  using Rounds = RoundsByInstruction;
   static constexpr bool halves_in_place = true;  // no registers for either half
   struct Surroundings {};                        // of sums that are being added up
   static void add(Packet& sum, const Packet& a, const Packet& b) {
@@ -46,7 +48,9 @@ struct PairsByInstruction {
 };
 #endif
 
+struct RoundsByFloats;
 struct PairsByFloats {
+  using Rounds = RoundsByFloats;
   static constexpr bool halves_in_place = false;
   using Surroundings = WithoutSubnormals;
   static Packet first(const Packet& pairs) {
@@ -88,10 +92,70 @@ inline void store_bf16(uint16_t* to, const Packet& values, int64_t count) {
 #endif
 }
 
+// How results are rounded: one vector, or two neighbours, as store_bf16 rounds them.
+struct RoundsByFloats {
+  static int doubt(const Packet&) { return 0; }
+  static void store_one(uint16_t* to, const Packet& values) { store_bf16(to, values, width); }
+  static void store_two(uint16_t* to, const Packet& first, const Packet& second) {
+    store_one(to, first);
+    store_one(to + width, second);
+  }
+};
+#if defined(__AVX512BW__)
+// By instructions of AVX512-BF16 too. They take numbers below the normal ones for zero: of a vector that has any there
+// is doubt, and it must go the other way.
+struct RoundsByInstruction {
+  static int doubt(const Packet& values) {
+    constexpr int below_normal = 0x20;
+    return _mm512_fpclass_ps_mask(values, below_normal);
+  }
+  static void store_one(uint16_t* to, const Packet& values) {
+    __m256i halves;
+    asm("vcvtneps2bf16 %1, %0" : "=v"(halves) : "v"(values));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), halves);
+  }
+  static void store_two(uint16_t* to, const Packet& first, const Packet& second) {
+    __m512i halves;
+    asm("vcvtne2ps2bf16 %1, %2, %0" : "=v"(halves) : "v"(first), "v"(second));
+    _mm512_storeu_si512(to, halves);
+  }
+};
+#endif
+
+template <class Rounds>
+inline void store_two_bf16(uint16_t* to, const Packet& first, const Packet& second) {
+  if ((Rounds::doubt(first) | Rounds::doubt(second)) != 0) return RoundsByFloats::store_two(to, first, second);
+  Rounds::store_two(to, first, second);
+}
+
+// Calls use(rounds) with the faster of these.
+template <class Use>
+inline void with_rounding(const Use& use) {
+#if defined(__AVX512BW__)
+  if (has_pair_instruction()) return use(RoundsByInstruction{});
+#endif
+  use(RoundsByFloats{});
+}
+
+inline void round_to_bf16(const float* from, int64_t count, uint16_t* to) {
+  with_rounding([&](auto rounds) {
+    int64_t i = 0;
+    for (; i + 2 * width <= count; i += 2 * width)
+      store_two_bf16<decltype(rounds)>(to + i, load(from + i), load(from + i + width));
+    for (; i + width <= count; i += width) store_bf16(to + i, load(from + i), width);
+    if (i < count) store_bf16(to + i, load_part(from + i, count - i), count - i);
+  });
+}
+
 inline Packet load_bf16_part(const uint16_t* from, int64_t count) {
+#if defined(__AVX512BW__)
+  const __m256i halves = _mm256_maskz_loadu_epi16(static_cast<__mmask16>((1u << count) - 1), from);
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+#else
   uint16_t full[width] = {};
   std::memcpy(full, from, static_cast<size_t>(count) * sizeof(uint16_t));
   return load_bf16(full);
+#endif
 }
 
 // Tensors of bfloat16 begin at even addresses, which need not be a float's.

@@ -37,6 +37,17 @@ std::string refuse_slice_blocked(const ComputeDesc& desc) {
   return first % desc.inputs[0].block == 0 ? "" : fmt::format("channel {} does not begin a block", first);
 }
 
+// Halves move in pairs.
+std::string refuse_transpose(const ComputeDesc& desc) {
+  if (std::string why = refuse_many_axes(desc); !why.empty()) return why;
+  const TensorType& type = desc.outputs[0];
+  if (!is_half(type.dtype)) return {};
+  const std::span<const int64_t> perm = attr_ints(desc.attrs, "perm");
+  if (perm.empty() || perm.back() + 1 != static_cast<int64_t>(perm.size()) || type.shape.back() % 2 != 0)
+    return fmt::format("neighbours in {} come apart", to_string(desc.inputs[0]));
+  return refuse_other_steps(desc);
+}
+
 std::string refuse_gather_blocks(const ComputeDesc& desc) {
   const TensorType& table = desc.inputs[0];
   if (!is_scaled(table.dtype)) return fmt::format("elements of {} share no scale", to_string(table));
@@ -92,7 +103,8 @@ const KernelInfo rows::slice = {.what = "copies runs as long as they come, eleme
 
 const KernelInfo rows::transpose = {.what = "copies; tiles where the last axis moves",
                                     .ops = computes<Op::Transpose>,
-                                    .refuses = refuse_many_axes,
+                                    .refuses = refuse_transpose,
+                                    .halves = true,
                                     .exact_axes = exact::all};
 
 const KernelInfo rows::pad = {.what = "copies into a filled output",

@@ -5,24 +5,34 @@
 namespace nlsplit::inline kernels {
 namespace {
 
+struct ProductEnding {
+  const Bf16Epilogue& epilogue;
+  const uint16_t* bias;  // of all columns; nullptr: none
+  int64_t n;
+
+  Bf16Tile tile_of(const PairSums& sums) const {
+    return {sums.values, sums.rows, sums.floats, sums.columns, sums.row * n + sums.column, n};
+  }
+  void fetch_ahead(const PairSums& sums) const { epilogue.fetch_ahead(tile_of(sums)); }
+  void operator()(const PairSums& sums) const {
+    Bf16Tile tile = tile_of(sums);
+    alignas(64) float row[tile_vectors * width];
+    if (bias != nullptr) {
+      for (int64_t c = 0; c < sums.columns; c += width)
+        store(row + c, load_bf16_part(bias + sums.column + c, std::min<int64_t>(width, sums.columns - c)));
+      tile.bias = row;
+    }
+    epilogue.apply(tile);
+  }
+};
+
 void run_product_bf16(const KernelCall& call) {
   const ComputeDesc& desc = *call.desc;
   const Product p = product_of(desc);
   const Bf16Epilogue epilogue(call);
   const auto* bias = desc.own_inputs() > 2 ? static_cast<const uint16_t*>(call.inputs[2]) : nullptr;
   const PairLeft left{.halves = static_cast<const uint16_t*>(call.inputs[0]), .k = p.k};
-  shared_pair_product(call, p, left, input(call, 1), workspace(call), [&](const PairSums& sums) {
-    if (bias != nullptr) {
-      for (int64_t c = 0; c < sums.columns; c += width) {
-        const Packet more = load_bf16_part(bias + sums.column + c, std::min<int64_t>(width, sums.columns - c));
-        for (int64_t r = 0; r < sums.rows; ++r) {
-          float* at = sums.values + r * sums.floats + c;
-          store(at, add(load(at), more));
-        }
-      }
-    }
-    epilogue.apply({sums.values, sums.rows, sums.floats, sums.columns, sums.row * p.n + sums.column, p.n});
-  });
+  shared_pair_product(call, p, left, input(call, 1), workspace(call), ProductEnding{epilogue, bias, p.n});
 }
 
 void pack_gemm_bf16(const ComputeDesc& desc, size_t, const void* raw, void* packed) {

@@ -48,9 +48,7 @@ std::span<const LinearTiles> tiles_here() {
 
 // A row of x, with zeros up to the next whole step.
 void round_row(const float* x, int64_t k, uint16_t* to) {
-  int64_t at = 0;
-  for (; at + width <= k; at += width) store_bf16(to + at, load(x + at), width);
-  if (at < k) store_bf16(to + at, load_part(x + at, k - at), k - at);
+  round_to_bf16(x, k, to);
   std::fill(to + k, to + round_up(k, 2 * width), uint16_t{0});
 }
 

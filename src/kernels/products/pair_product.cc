@@ -123,6 +123,20 @@ void pack_pair_panels(const PairRight& right, int64_t k, int64_t n, float* packe
   for (int64_t column = 0; column < n; column += panel_width) {
     const int64_t columns = std::min(panel_width, n - column), wide = columns > width ? panel_width : width;
     for (int64_t i = 0; i < k; i += 2) {
+#if defined(__AVX512BW__)
+      if (right.column_stride == 1) {
+        for (int64_t c = 0; c < wide; c += width) {
+          const int64_t some = std::clamp<int64_t>(columns - c, 0, width);
+          const uint16_t* at = right.data + column + c + i * right.k_stride;
+          const __m512i first = _mm512_castps_si512(load_bf16_part(at, some));
+          const Packet second = i + 1 < k ? load_bf16_part(at + right.k_stride, some) : zeros();
+          store(packed,
+                _mm512_castsi512_ps(_mm512_or_si512(_mm512_srli_epi32(first, 16), _mm512_castps_si512(second))));
+          packed += width;
+        }
+        continue;
+      }
+#endif
       for (int64_t c = 0; c < wide; ++c) {
         const uint16_t* at = right.data + (column + c) * right.column_stride + i * right.k_stride;
         *packed++ = c >= columns ? 0.0f : pair_of(at[0], i + 1 < k ? at[right.k_stride] : uint16_t{0});

@@ -54,7 +54,8 @@ struct PairRight {
 };
 void pack_pair_panels(const PairRight& right, int64_t k, int64_t n, float* packed);
 
-// Columns [begin, end) of rows [row, row_end); finish(PairSums) once for each tile.
+// Columns [begin, end) of rows [row, row_end); finish(PairSums) once for each tile, and finish.fetch_ahead(PairSums)
+// before it is summed up.
 template <class Finish>
 void pair_product(const Product& p, int64_t row_begin, int64_t row_end, int64_t begin, int64_t end,
                   const PairLeft& left, const float* right, float* scratch, const Finish& finish) {
@@ -85,9 +86,14 @@ void pair_product(const Product& p, int64_t row_begin, int64_t row_end, int64_t 
         // The last to read a panel of weights fetches the next one.
         const bool fetches = column + panel_floats < end;
         const int64_t ahead = !fetches ? 0 : panels.count == 1 ? stream_ahead : pairs * vectors * width;
+        // A tile that is finished at once has the same room as all others, which stays in a near cache.
         const auto sums_of = [&](int64_t i) {
           const int64_t of_columns = pairs > k_step ? (column - begin) / panel_floats * at_once : 0;
-          return partial + (of_columns + (i - p0)) * most_sums;
+          return partial + (unfolds || pairs > k_step ? of_columns + (i - p0) : 0) * most_sums;
+        };
+        const bool last = k0 + kc >= pairs;
+        const auto tile_of = [&](int64_t i) {
+          return PairSums{sums_of(i), row_begin + panels.begin(i), panels.rows_of(i), column, columns, vectors * width};
         };
         if (unfolds) {
           for (int64_t at = 0; at == 0 || at < kc; at += pair_unfolded_at_once) {
@@ -97,15 +103,15 @@ void pair_product(const Product& p, int64_t row_begin, int64_t row_end, int64_t 
               unfolded_tile(panels.rows_of(i), vectors)(
                   {scalars_of(i) + 2 * at * panels.rows_of(i), unfolded, 2 * some, 0, k0 + at == 0, sums_of(i)});
           }
-        } else {
-          for (int64_t i = p0; i < p1; ++i)
-            pair_tile(panels.rows_of(i),
-                      vectors)({scalars_of(i), panel, kc, i + 1 == p1 ? ahead : 0, k0 == 0, sums_of(i)});
+          for (int64_t i = p0; last && i < p1; ++i) finish(tile_of(i));
+          continue;
         }
-        if (k0 + kc < pairs) continue;
-        for (int64_t i = p0; i < p1; ++i)
-          finish(
-              PairSums{sums_of(i), row_begin + panels.begin(i), panels.rows_of(i), column, columns, vectors * width});
+        for (int64_t i = p0; i < p1; ++i) {
+          if (last) finish.fetch_ahead(tile_of(i));
+          pair_tile(panels.rows_of(i),
+                    vectors)({scalars_of(i), panel, kc, i + 1 == p1 ? ahead : 0, k0 == 0, sums_of(i)});
+          if (last) finish(tile_of(i));
+        }
       }
     }
   }

@@ -98,32 +98,66 @@ static_assert(product_columns_step % panel_width == 0);
 int64_t panel_columns(int64_t n, int64_t begin) { return std::min(panel_width, n - begin); }
 int64_t panel_vectors(int64_t columns) { return columns > width ? 2 : 1; }
 
+// put(c, column c) of a square: a vector from each of those rows, at `i`.
+template <class Put>
+inline void transpose_square(const float* const (&rows)[width], int64_t i, const Put& put) {
+#if defined(__AVX512F__)
+  // Fours of columns: of every fourth row a quarter of a vector, which the loads put in its place. Then squares of four
+  // within the quarters. A square of sixteen vectors would not fit into the registers beside what it becomes.
+#pragma GCC unroll 4
+  for (int64_t c = 0; c < width; c += 4) {
+    const int64_t at = i + c;
+    __m512 four[4];
+#pragma GCC unroll 4
+    for (int r = 0; r < 4; ++r) {
+      __m512 quarters = _mm512_castps128_ps512(_mm_loadu_ps(rows[r] + at));
+      quarters = _mm512_insertf32x4(quarters, _mm_loadu_ps(rows[r + 4] + at), 1);
+      quarters = _mm512_insertf32x4(quarters, _mm_loadu_ps(rows[r + 8] + at), 2);
+      four[r] = _mm512_insertf32x4(quarters, _mm_loadu_ps(rows[r + 12] + at), 3);
+    }
+    const __m512d low = _mm512_castps_pd(_mm512_unpacklo_ps(four[0], four[1])),
+                  high = _mm512_castps_pd(_mm512_unpackhi_ps(four[0], four[1])),
+                  next_low = _mm512_castps_pd(_mm512_unpacklo_ps(four[2], four[3])),
+                  next_high = _mm512_castps_pd(_mm512_unpackhi_ps(four[2], four[3]));
+    put(c, _mm512_castpd_ps(_mm512_unpacklo_pd(low, next_low)));
+    put(c + 1, _mm512_castpd_ps(_mm512_unpackhi_pd(low, next_low)));
+    put(c + 2, _mm512_castpd_ps(_mm512_unpacklo_pd(high, next_high)));
+    put(c + 3, _mm512_castpd_ps(_mm512_unpackhi_pd(high, next_high)));
+  }
+#else
+  Eigen::internal::PacketBlock<Packet, width> block;
+#pragma GCC unroll 16
+  for (int r = 0; r < width; ++r) block.packet[r] = load(rows[r] + i);
+  Eigen::internal::ptranspose(block);
+#pragma GCC unroll 16
+  for (int c = 0; c < width; ++c) put(c, block.packet[c]);
+#endif
+}
+
 // Rows of consecutive floats → columns of `rows` floats, in squares of registers; returns how many of the k columns.
 int64_t transpose_rows(const float* from, int64_t row_stride, int64_t rows, int64_t k, float* to) {
+  constexpr int64_t lines_ahead = 4;
   const float* end = to + rows * k;
-  int64_t i = 0;
-  for (; i + width <= k; i += width) {
-    // Where one square holds all rows, what it has too much is overwritten by the next column.
-    for (int64_t first = 0; first < rows; first += width) {
-      const int64_t part = std::min<int64_t>(width, rows - first);
-      Eigen::internal::PacketBlock<Packet, width> block;
-#pragma GCC unroll 16
-      for (int r = 0; r < width; ++r) {
-        block.packet[r] = load(from + (first + std::min<int64_t>(r, part - 1)) * row_stride + i);
-      }
-      Eigen::internal::ptranspose(block);
-#pragma GCC unroll 16
-      for (int c = 0; c < width; ++c) {
+  const int64_t done = k / width * width;
+  for (int64_t first = 0; first < rows; first += width) {
+    const int64_t part = std::min<int64_t>(width, rows - first);
+    const float* row_at[width];  // rows that are not there: the last one again
+    for (int r = 0; r < width; ++r) row_at[r] = from + (first + std::min<int64_t>(r, part - 1)) * row_stride;
+    for (int64_t i = 0; i < done; i += width) {
+      for (int r = 0; r < width; ++r) fetch_near(row_at[r] + i + lines_ahead * line_floats);
+      // Where one square holds all rows, what it has too much is overwritten by the next column.
+      const bool whole = part == width || (rows < width && to + (i + width - 1) * rows + width <= end);
+      transpose_square(row_at, i, [&](int64_t c, const Packet& values) {
         float* column = to + (i + c) * rows + first;
-        if (part == width || (first == 0 && column + width <= end)) {
-          store(column, block.packet[c]);
+        if (whole || (rows < width && column + width <= end)) {
+          store(column, values);
         } else {
-          store_part(column, block.packet[c], part);
+          store_part(column, values, part);
         }
-      }
+      });
     }
   }
-  return i;
+  return done;
 }
 
 // Columns whose `rows` elements are neighbours, of a transposed matrix: each goes as a vector, and what it has too much
@@ -137,8 +171,8 @@ int64_t copy_columns(const float* from, int64_t k_stride, int64_t rows, int64_t 
   return done;
 }
 
-// Rows of panels [first, last), columns k0 … k0 + k. They are copied byte by byte: pairs of bfloat16 come here as
-// floats (kernels/products/pair_product.cc), and may stand at any even address.
+// Rows of panels [first, last), columns k0 … k0 + k. They are copied byte by byte, here and below: pairs of bfloat16
+// come as floats (kernels/products/pair_product.cc), and may stand at any even address.
 void pack_scalar_panels(const Left& left, const ScalarPanels& panels, int64_t first, int64_t last, int64_t k0,
                         int64_t k, float* to) {
   for (int64_t p = first; p < last; ++p) {
@@ -174,7 +208,9 @@ void pack_vector_panel(const Right& right, int64_t column, int64_t columns, int6
       columns == wide && right.k_stride == 1 ? transpose_rows(from, right.column_stride, wide, k, to) : 0;
   for (int64_t c = 0; c < wide; ++c) {
     for (int64_t i = done; i < k; ++i) {
-      to[i * wide + c] = c < columns ? from[c * right.column_stride + i * right.k_stride] : 0.0f;
+      float& at = to[i * wide + c];
+      at = 0;
+      if (c < columns) std::memcpy(&at, from + c * right.column_stride + i * right.k_stride, sizeof(float));
     }
   }
 }

@@ -38,9 +38,7 @@ void round(const KernelCall& call, DType type, const float* from, void* to, int6
     if (type == DType::f16) {
       for (int64_t i = begin; i < end; ++i) halves[i] = f16_bits(from[i]);
     } else {
-      int64_t i = begin;
-      for (; i + width <= end; i += width) store_bf16(halves + i, load(from + i), width);
-      for (; i < end; ++i) halves[i] = bf16_bits(from[i]);
+      round_to_bf16(from + begin, end - begin, halves + begin);
     }
   });
 }

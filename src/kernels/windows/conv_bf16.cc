@@ -3,6 +3,7 @@
 // is one chain over k that starts from its bias; what it becomes is rounded once, behind the epilogue.
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <utility>
 
 #include "kernels/functions/bf16_epilogue.h"
@@ -26,12 +27,69 @@ struct PairedShared {
   const float* bias;  // a whole vector for each block
   const float* next_panel;
   int64_t ahead;  // floats, as kernels/windows/blocked_tile.h has both
+  // What becomes of the sums; nullopt: they are stored as they are.
+  std::optional<Bf16Head> head;
+  int64_t out_block;  // elements from one block of channels to the next
 };
-using PairedTile = void (*)(const PairedShared& shared, const float* image, float* sums);
+
+struct PairedAt {
+  const float* image;
+  float* sums;  // block after block of channels
+  uint16_t* out;
+  const uint16_t* added;  // or null
+};
+using PairedTile = void (*)(const PairedShared& shared, const PairedAt& at);
+
+// Some of them would not be rounded rightly in registers.
+__attribute__((noinline)) void store_doubtful(const PairedShared& shared, const PairedAt& at, int64_t pixels,
+                                              int64_t vectors) {
+  for (int64_t v = 0; v < vectors; ++v) {
+    for (int64_t p = 0; p < pixels; ++p)
+      store_bf16(at.out + v * shared.out_block + p * width, load(at.sums + (v * pixels + p) * width), width);
+  }
+}
+
+template <int all, int vectors>
+inline void store_sums(const Packet (&sum)[all * vectors], float* to) {
+#pragma GCC unroll 2
+  for (int v = 0; v < vectors; ++v) {
+#pragma GCC unroll 16
+    for (int p = 0; p < all; ++p) store(to + (v * all + p) * width, sum[p * vectors + v]);
+  }
+}
+
+// The sums go through the head and are rounded in registers.
+template <class Rounds, bool adds, int all, int vectors>
+inline void store_rounded(const PairedShared& shared, const PairedAt& at, Packet (&sum)[all * vectors]) {
+  const Packet low = broadcast(shared.head->low), high = broadcast(shared.head->high);
+  int doubt = 0;
+#pragma GCC unroll 2
+  for (int v = 0; v < vectors; ++v) {
+#pragma GCC unroll 16
+    for (int p = 0; p < all; ++p) {
+      Packet& x = sum[p * vectors + v];
+      if constexpr (adds) x = add(x, load_bf16(at.added + v * shared.out_block + p * width));
+      x = at_most(at_least(x, low), high);
+      doubt |= Rounds::doubt(x);
+    }
+  }
+  if (doubt != 0) {
+    store_sums<all, vectors>(sum, at.sums);
+    return store_doubtful(shared, at, all, vectors);
+  }
+#pragma GCC unroll 2
+  for (int v = 0; v < vectors; ++v) {
+    uint16_t* const to = at.out + v * shared.out_block;
+#pragma GCC unroll 16
+    for (int p = 0; p + 1 < all; p += 2)
+      Rounds::store_two(to + p * width, sum[p * vectors + v], sum[(p + 1) * vectors + v]);
+    if constexpr (all % 2 == 1) Rounds::store_one(to + (all - 1) * width, sum[(all - 1) * vectors + v]);
+  }
+}
 
 // `pixel`: floats of one; 0: as many as there are lanes.
 template <class How, int64_t pixel, int rows, int pixels, int vectors>
-void run_paired_tile(const PairedShared& shared, const float* image, float* sums) {
+void run_paired_tile(const PairedShared& shared, const PairedAt& at) {
   constexpr int all = rows * pixels;
   const int64_t pixel_floats = pixel == 0 ? shared.lanes : pixel;
   Packet sum[all * vectors];
@@ -46,7 +104,7 @@ void run_paired_tile(const PairedShared& shared, const float* image, float* sums
   {
     [[maybe_unused]] const typename How::Surroundings surroundings;
     for (int64_t i = 0; i < shared.steps; ++i) {
-      const float* from = image + shared.offsets[i];
+      const float* from = at.image + shared.offsets[i];
       const int64_t lanes = i < shared.full_steps ? shared.lanes : shared.last_lanes;
       const float* next_image = from + shared.ahead;
       for (const float* end = from + lanes; from != end; ++from) {
@@ -73,12 +131,9 @@ void run_paired_tile(const PairedShared& shared, const float* image, float* sums
       }
     }
   }
-  // Block after block of channels, as the result lies.
-#pragma GCC unroll 2
-  for (int v = 0; v < vectors; ++v) {
-#pragma GCC unroll 16
-    for (int p = 0; p < all; ++p) store(sums + (v * all + p) * width, sum[p * vectors + v]);
-  }
+  if (!shared.head) return store_sums<all, vectors>(sum, at.sums);
+  if (at.added != nullptr) return store_rounded<typename How::Rounds, true, all, vectors>(shared, at, sum);
+  store_rounded<typename How::Rounds, false, all, vectors>(shared, at, sum);
 }
 
 template <class How, int64_t pixel, int rows, int vectors, int... p>
@@ -150,10 +205,12 @@ void run_paired_panel(const PairedConvolution& c, const KernelCall& call, const 
   shared.pitch = c.w.image_w * c.lanes;
   shared.panel = input(call, 1) + group * c.k * round_up(c.group_filters, width) + filter * c.k;
   shared.bias = bias;
+  shared.head = epilogue.as_head();
+  shared.out_block = c.w.out_pixels() * width;
   const bool is_last = filter + channels == c.group_filters;
   const float* next_panel = is_last ? shared.panel : shared.panel + c.k * pair_panel_width;
   const bool reads_once = c.w.taps() == 1 && panel == 0;  // else the image is in a near cache already
-  const int64_t out_block = c.w.out_pixels() * width, first = out + channel * c.w.out_pixels();
+  const int64_t first = out + channel * c.w.out_pixels();
   alignas(64) float sums[most_tile_rows * pair_panel_width];
   int rows = 0, pixels = 0;
   PairedTile run = nullptr;
@@ -165,9 +222,12 @@ void run_paired_panel(const PairedConvolution& c, const KernelCall& call, const 
     }
     shared.next_panel = s == begin ? shared.panel : next_panel;  // the first tile fetches its own
     shared.ahead = reads_once && s + 1 < end ? spots[s + 1].image - spot.image : 0;
-    run(shared, image + group * c.image_group + spot.image, sums);
     const int64_t count = int64_t{rows} * pixels * width;
-    epilogue.apply({sums, vectors, count, count, first + spot.out, out_block});
+    const Bf16Tile tile{sums, vectors, count, count, first + spot.out, shared.out_block};
+    epilogue.fetch_ahead(tile);
+    run(shared, {image + group * c.image_group + spot.image, sums, epilogue.output() + tile.offset,
+                 shared.head && shared.head->added != nullptr ? shared.head->added + tile.offset : nullptr});
+    if (!shared.head) epilogue.apply(tile);
   }
 }
 

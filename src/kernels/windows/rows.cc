@@ -105,6 +105,12 @@ Standing standing_1x1(const ComputeDesc& desc) {
   return window_of(desc).out_pixels() < conv_1x1_fewest_pixels ? Standing::seldom : Standing::usual;
 }
 
+std::string refuse_max_pool_blocked(const ComputeDesc& desc) {
+  if (std::string why = refuse_unless_blocked(desc); !why.empty()) return why;
+  if (desc.outputs[0].dtype == DType::f16) return fmt::format("{} is not f32 or bf16", to_string(desc.outputs[0]));
+  return refuse_other_steps(desc);
+}
+
 std::string refuse_global_average_pool_blocked(const ComputeDesc& desc) {
   return desc.inputs[0].block > 0 && desc.outputs[0].block == 0 ? ""
                                                                 : "it makes a row-major result of a blocked operand";
@@ -376,7 +382,8 @@ const KernelInfo rows::average_pool_gradient = {.what = "shares of dy; vectors o
 const KernelInfo rows::max_pool_blocked = {.what = "vectors of channels",
                                            .ops = computes<Op::MaxPool>,
                                            .layouts = Layouts::own,
-                                           .refuses = refuse_unless_blocked,
+                                           .refuses = refuse_max_pool_blocked,
+                                           .halves = true,
                                            .exact_axes = image_axes};
 
 const KernelInfo rows::max_pool = {.what = "vectors of pixels over the plane's padded image",

@@ -5,12 +5,16 @@
 
 #include "kernels/functions/epilogue.h"
 #include "kernels/layout.h"
+#include "kernels/module/bf16_pairs.h"
 #include "kernels/module/block_extents.h"
 #include "kernels/module/packets.h"
 #include "kernels/module/run.h"
 
 namespace nlsplit::inline kernels {
 namespace {
+
+Packet read(const float* from) { return load(from); }
+Packet read(const uint16_t* from) { return load_bf16(from); }
 
 // The taps i in [begin, end) whose position start + i * dilation lies in [0, extent).
 struct Taps {
@@ -33,26 +37,26 @@ Taps inner_columns(const Window& w) {
 
 // Output row y of one block: `pixels` neighbouring results from `start` folded by step(sum, value, tap), finished by
 // finish(sum, row taps, column taps), in the order of the taps.
-template <int pixels, class Step>
-inline void fold(const Window& w, const float* block, int64_t y, int64_t x, Taps rows, Taps columns,
-                 const Packet& start, const Step& step, Packet (&sums)[pixels]) {
+template <int pixels, class T, class Step>
+inline void fold(const Window& w, const T* block, int64_t y, int64_t x, Taps rows, Taps columns, const Packet& start,
+                 const Step& step, Packet (&sums)[pixels]) {
 #pragma GCC unroll 8
   for (int p = 0; p < pixels; ++p) sums[p] = start;
   const int64_t y0 = y * w.stride_h - w.pad_top, x0 = x * w.stride_w - w.pad_left;
   for (int64_t i = rows.begin; i < rows.end; ++i) {
-    const float* row = block + ((y0 + i * w.dilation_h) * w.w + x0) * width;
+    const T* row = block + ((y0 + i * w.dilation_h) * w.w + x0) * width;
     for (int64_t j = columns.begin; j < columns.end; ++j) {
-      const float* from = row + j * w.dilation_w * width;
+      const T* from = row + j * w.dilation_w * width;
       const int64_t tap = i * w.kernel_w + j;
 #pragma GCC unroll 8
-      for (int p = 0; p < pixels; ++p) sums[p] = step(sums[p], load(from + p * w.stride_w * width), tap);
+      for (int p = 0; p < pixels; ++p) sums[p] = step(sums[p], read(from + p * w.stride_w * width), tap);
     }
   }
 }
 
-template <class Step, class Finish>
-void slide_block(const Window& w, const float* block, float* out, const Packet& start, const Step& step,
-                 const Finish& finish) {
+// T: float, or bfloat16.
+template <class T, class Step, class Finish>
+void slide_block(const Window& w, const T* block, T* out, const Packet& start, const Step& step, const Finish& finish) {
   constexpr int together = 6;
   const Taps inner = inner_columns(w);
   const int64_t reach = (w.kernel_h - 1) * w.dilation_h;
@@ -60,13 +64,14 @@ void slide_block(const Window& w, const float* block, float* out, const Packet& 
   for (int64_t y = 0; y < w.out_h; ++y) {
     const Taps rows = taps_inside(y * w.stride_h - w.pad_top, w.dilation_h, w.h, w.kernel_h);
     for (int64_t x = 0; x < w.out_w;) {
-      float* to = out + (y * w.out_w + x) * width;
+      T* to = out + (y * w.out_w + x) * width;
       if (x >= inner.begin && x + together <= inner.end) {
         // What the next row of the output will read for the first time.
-        const float* next =
+        const T* next =
             block + (((y + 1) * w.stride_h + reach - w.pad_top) * w.w + x * w.stride_w - w.pad_left) * width;
         for (int64_t i = 0; i < w.stride_h; ++i) {
-          for (int64_t p = 0; p < together * w.stride_w; ++p) fetch_near(next - (i * w.w - p) * width);
+          for (int64_t p = 0; p < together * w.stride_w; ++p)
+            fetch_near(reinterpret_cast<const float*>(next - (i * w.w - p) * width));
         }
         Packet sums[together];
         fold(w, block, y, x, rows, all, start, step, sums);
@@ -126,21 +131,27 @@ void pack_depthwise(const ComputeDesc& desc, size_t, const void* raw, void* pack
   }
 }
 
-template <class Step, class Finish>
+template <class T, class Step, class Finish>
 void pool(const KernelCall& call, const Window& w, float start, const Step& step, const Finish& finish) {
   const Epilogue epilogue(call);
+  const auto* from = static_cast<const T*>(call.inputs[0]);
+  auto* to = static_cast<T*>(call.outputs[0]);
   parallel_for(call, w.batch * blocks_of_sample(w), [&](int64_t i) {
     const int64_t at = i * w.out_pixels() * width;
-    slide_block(w, input(call, 0) + i * w.h * w.w * width, output(call) + at, broadcast(start), step, finish);
+    slide_block(w, from + i * w.h * w.w * width, to + at, broadcast(start), step, finish);
     if (!epilogue.empty()) epilogue.apply(output(call), at, w.out_pixels() * width);
   });
 }
 
 void run_max_pool(const KernelCall& call) {
-  pool(
-      call, window_of(*call.desc), -std::numeric_limits<float>::infinity(),
-      [](const Packet& sum, const Packet& value, int64_t) { return at_least(value, sum); },
-      [](float* to, const Packet& sum, int64_t, int64_t) { store(to, sum); });
+  const Window w = window_of(*call.desc);
+  constexpr float start = -std::numeric_limits<float>::infinity();
+  const auto step = [](const Packet& sum, const Packet& value, int64_t) { return at_least(value, sum); };
+  if (call.desc->outputs[0].dtype == DType::bf16)
+    pool<uint16_t>(call, w, start, step,
+                   [](uint16_t* to, const Packet& sum, int64_t, int64_t) { store_bf16(to, sum, width); });
+  else
+    pool<float>(call, w, start, step, [](float* to, const Packet& sum, int64_t, int64_t) { store(to, sum); });
 }
 
 // How many positions of a window are counted along an axis: those in the plane, or, with count_include_pad, in the
@@ -154,7 +165,7 @@ void run_average_pool(const KernelCall& call) {
   const bool with_pads = attr_int(call.desc->attrs, "count_include_pad") != 0;
   const int64_t top = with_pads ? w.pad_top : 0, left = with_pads ? w.pad_left : 0;
   const int64_t bottom = w.h + (with_pads ? w.pad_bottom : 0), right = w.w + (with_pads ? w.pad_right : 0);
-  pool(
+  pool<float>(
       call, w, 0, [](const Packet& sum, const Packet& value, int64_t) { return add(sum, value); },
       [&](float* to, const Packet& sum, int64_t y, int64_t x) {
         const int64_t rows = counted(y * w.stride_h - w.pad_top, w.kernel_h, -top, bottom);
