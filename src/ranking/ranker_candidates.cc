@@ -164,8 +164,8 @@ Cluster cluster_to_search(const Scenario& scenario) {
 
 }  // namespace
 
-// On a host with several devices any of them may hold the batch: then they are left out together or not at all. Where no
-// device would be left, none is, and plans say what they miss.
+// On a host with several devices any of them may hold the batch: then they are left out together or not at all. Where
+// no device would be left, none is, and plans say what they miss.
 void Ranker::leave_out_devices_without_room() {
   if (scenario_.generation) return;  // its executions hold a token or a chunk, not the batch
   const PreparedModel& prepared = prepared_.front();
@@ -181,9 +181,8 @@ void Ranker::leave_out_devices_without_room() {
   const auto has_room = [&](const Device& device) { return device.memory.value() >= needed[device.host.index()]; };
   std::vector<NoRoom> found;
   for (const Device& device : scenario_.cluster.devices) {
-    const bool another = std::ranges::any_of(scenario_.cluster.devices, [&](const Device& other) {
-      return other.host == device.host && has_room(other);
-    });
+    const bool another = std::ranges::any_of(
+        scenario_.cluster.devices, [&](const Device& other) { return other.host == device.host && has_room(other); });
     if (!another) found.push_back({device.name, device.memory, bytes(needed[device.host.index()])});
   }
   if (found.size() < scenario_.cluster.devices.size()) ranking_.no_room = std::move(found);

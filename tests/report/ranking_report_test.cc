@@ -138,9 +138,8 @@ TEST(RankingText, DevicesThatLackTheSameShareALine) {
 TEST(RankingText, ADeviceWithoutRoomForTheBatchIsNamed) {
   Ranked ranked = rank();
   ranked.ranking.no_room = {{"A", bytes(1 << 20), bytes(3 << 20)}};
-  EXPECT_THAT(
-      ranking_text(ranked.ranking, ranked.scenario),
-      HasSubstr("\nA not used: its host holds the whole batch's inputs or results, 3 MiB, and A has 1 MiB\n"));
+  EXPECT_THAT(ranking_text(ranked.ranking, ranked.scenario),
+              HasSubstr("\nA not used: its host holds the whole batch's inputs or results, 3 MiB, and A has 1 MiB\n"));
   const auto file = nlohmann::json::parse(ranking_json(ranked.ranking, ranked.scenario, ranked.model.graph));
   EXPECT_EQ(file["no_room"],
             nlohmann::json::parse(R"([{"device": "A", "memory_bytes": 1048576, "needed_bytes": 3145728}])"));

@@ -176,9 +176,8 @@ json misfits_json(const std::vector<Misfit>& misfits) {
 json no_room_json(const std::vector<NoRoom>& devices) {
   json all = json::array();
   for (const NoRoom& device : devices) {
-    all.push_back({{"device", device.device},
-                   {"memory_bytes", device.has.value()},
-                   {"needed_bytes", device.needs.value()}});
+    all.push_back(
+        {{"device", device.device}, {"memory_bytes", device.has.value()}, {"needed_bytes", device.needs.value()}});
   }
   return all;
 }
