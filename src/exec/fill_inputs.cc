@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,21 @@ namespace nlsplit::inline exec {
 namespace {
 
 constexpr int64_t pointing_nowhere = 2;  // masks and flags
+
+// Names of inputs that say in which pages sequences lie.
+std::set<std::string> page_tables(const Program& program) {
+  std::set<std::string> names;
+  for (const DeviceProgram& device : program.devices) {
+    for (const Segment& segment : device.segments) {
+      for (const Instr& instr : segment.instrs) {
+        const bool computes = instr.opcode == Opcode::compute;
+        if (computes && program.descs[static_cast<size_t>(instr.desc)].op == Op::PagedAttention)
+          names.insert(device.buffer(device.root(instr.reads[4].buffer)).name);
+      }
+    }
+  }
+  return names;
+}
 
 }  // namespace
 
@@ -95,12 +111,16 @@ bool fill_scalars(const Program& program, double part, std::vector<NamedTensor>&
       at->second = std::min(at->second, *buffer.max);
     }
   }
+  const std::set<std::string> tables = page_tables(program);
   bool any = false;
   for (NamedTensor& input : inputs) {
     const auto known = largest.find(input.name);
     if (known == largest.end() || !is_whole(input.type.dtype)) continue;
-    const std::vector<int64_t> values(static_cast<size_t>(element_count(input.type.shape)),
-                                      std::llround(part * static_cast<double>(known->second)));
+    std::vector<int64_t> values(static_cast<size_t>(element_count(input.type.shape)),
+                                std::llround(part * static_cast<double>(known->second)));
+    if (tables.contains(input.name)) {
+      for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<int64_t>(i) % (known->second + 1);
+    }
     input.raw = raw_of(input.type.dtype, std::span<const int64_t>(values));
     any = true;
   }

@@ -27,7 +27,7 @@ bool numbers_samples(const Program& program);
 void fill_inputs(const Program& program, uint64_t seed, std::vector<NamedTensor>& inputs);
 
 // Gives every integer input that has a maximum (program/scalars.h) that part of it, rounded, in all elements. `part` is
-// from 0 to 1. Answers whether there is such an input.
+// from 0 to 1. Sequences lie in pages of their own, as far as there are any. Answers whether there is such an input.
 bool fill_scalars(const Program& program, double part, std::vector<NamedTensor>& inputs);
 
 }  // namespace nlsplit::inline exec

@@ -35,12 +35,25 @@ struct GenerationForm {
   // All states are caches in which each position has its place, so what is kept of a sequence can be cut to any length.
   bool keeps_positions = false;
   std::vector<int> groups = {};  // [sequence]: as BatchForm's
+  // Caches in pages: as BatchForm's; 0: there are none. Then prefill is of one sequence, and beside decode there are
+  // Programs for fewer sequences, `decode_1` and so on.
+  int64_t page = 0, pages = 0;
+  struct Decode {
+    int64_t sequences = 1;
+    int program = 0;
+  };
+  std::vector<Decode> fewer = {};  // ascending
   // Prompts are computed elsewhere (compile/hand_over.h). Where they are, what decode adds to a sequence is not known:
   // a sequence that has had a decode takes no part in prefill any more.
   bool hands_over = false;
 
   BatchForm batch() const {
-    return {.slots = sequences, .chunk = prefill >= 0 ? chunk : 1, .context = context, .groups = groups};
+    return {.slots = sequences,
+            .chunk = prefill >= 0 ? chunk : 1,
+            .context = context,
+            .groups = groups,
+            .page = page,
+            .pages = pages};
   }
 };
 // Error: it is no session that generates text.
@@ -65,6 +78,8 @@ class GenerationBatch {
   // Expects what check_prompt accepts. The batch, and what joins and leaves it, is the caller's. What another slot
   // lends is copied before the next execution.
   void begin(const SlotChoice& taken, std::vector<int32_t> prompt);
+  // All tokens of the sequence that the slot has or had last.
+  const std::vector<int32_t>& tokens(size_t slot) const { return tokens_[slot]; }
   // How many of the first tokens are those of the slot's sequence, also after that has left.
   int64_t common_prefix(size_t slot, std::span<const int32_t> prompt) const;
   // Executions for nobody, as so many of each Program will be chosen at once, before all others; nothing: they have
@@ -97,12 +112,15 @@ class GenerationBatch {
   std::vector<std::vector<int32_t>> tokens_;  // [slot]: the prompt, and what came
   std::vector<CacheCopy> copies_;             // to be made
   BatchStep ran_;
-  size_t warm_ = 0;  // Programs that have run for nobody
+  int program_ = -1;            // that ran
+  std::vector<size_t> placed_;  // of caches in pages: [sample]: the slot that ran there
+  int warm_ = 0;                // Programs that have run for nobody
 
   Slots of_micro_batch(int micro_batch) const;
-  int program_of(Execution execution) const { return execution == Execution::prefill ? form_.prefill : form_.decode; }
+  std::vector<size_t> slots_of(int micro_batch) const;
+  int program_of(const BatchStep& step);
   void write(const BatchStep& step, int micro_batch, const SessionState& state) const;
-  Choice write(const BatchStep& step, const SessionState& state) const;
+  Choice write(const BatchStep& step, const SessionState& state);
   void begin_next(Batch& batch, int micro_batch, const SessionState& state);
   void take_of(int micro_batch, const SessionState& state, const Pick& pick, std::vector<Token>& made);
 };

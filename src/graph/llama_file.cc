@@ -51,10 +51,13 @@ Result<PromptModel> split_prompt_model(std::string_view model, size_t question, 
   const ZooParameter parameters[] = {{"length", prompt.sizes.length, "tokens of a prompt"},
                                      {"context", 0, "positions that are kept, of a sequence that goes on"},
                                      {"candidates", 1, "next tokens that it gives"},
-                                     {"cache_bits", 32, "of a number that is kept, or 16"}};
+                                     {"cache_bits", 32, "of a number that is kept, or 16"},
+                                     {"page", 0, "positions of a page, of caches that sequences share"},
+                                     {"pages", 0, "of these, for all sequences"}};
   const auto values = parse_parameters(parameters, sizes);
   if (!values) return invalid_input(fmt::format("{}: {}; weights=stored or f32", model, values.error().message));
-  prompt.sizes = {values->at("length"), values->at("context"), values->at("candidates"), values->at("cache_bits")};
+  prompt.sizes = {values->at("length"),     values->at("context"), values->at("candidates"),
+                  values->at("cache_bits"), values->at("page"),    values->at("pages")};
   return prompt;
 }
 
@@ -63,6 +66,8 @@ void add_prompt(LlamaSizes& sizes, const PromptSizes& prompt) {
   sizes.context = prompt.context;
   sizes.candidates = prompt.candidates;
   sizes.cache_bits = prompt.cache_bits;
+  sizes.page = prompt.page;
+  sizes.pages = prompt.pages;
 }
 
 void add_kind(LlamaSizes& sizes, const LlamaKind& kind) {

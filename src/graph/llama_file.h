@@ -24,7 +24,7 @@ enum class FileWeights : uint8_t {
 };
 
 struct PromptSizes {  // as in LlamaSizes
-  int64_t length = 128, context = 0, candidates = 1, cache_bits = 32;
+  int64_t length = 128, context = 0, candidates = 1, cache_bits = 32, page = 0, pages = 0;
   int64_t positions() const { return length > context ? length : context; }
 };
 void add_prompt(LlamaSizes& sizes, const PromptSizes& prompt);

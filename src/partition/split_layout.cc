@@ -13,6 +13,8 @@
 namespace nlsplit::inline partition {
 namespace {
 
+bool reads_cache(Op op) { return op == Op::CachedAttention || op == Op::PagedAttention; }
+
 // A boundary scaled to an axis that is a whole number of times as long, or as short. Empty: it falls between elements.
 std::vector<int64_t> scaled(const std::vector<int64_t>& bounds, int64_t from, int64_t to) {
   std::vector<int64_t> out;
@@ -253,8 +255,7 @@ class Chooser {
       const Node& node = graph_.nodes[n];
       if (has(node.op, traits::changes_first)) return graph_.value(node.inputs[0]).state;
       const bool is_sum = node.op == Op::Add && !is_constant(node.inputs[0]) && !is_constant(node.inputs[1]);
-      const bool ends =
-          is_sum || column_axis(graph_, node) >= 0 || node.outputs.size() != 1 || node.op == Op::CachedAttention;
+      const bool ends = is_sum || column_axis(graph_, node) >= 0 || node.outputs.size() != 1 || reads_cache(node.op);
       return !ends && leads_to_state(node.outputs[0], depth + 1);
     });
   }
@@ -270,7 +271,7 @@ class Chooser {
       const auto at = std::ranges::find(node.inputs, value) - node.inputs.begin();
       const Shape& out = shape_of(node.outputs[0]);
       if (at == 0 && summed_axis(graph_, node) == axis) grain = std::lcm(grain, summed_grain(graph_, node));
-      const bool attends = node.op == Op::Attention || node.op == Op::CachedAttention;
+      const bool attends = node.op == Op::Attention || reads_cache(node.op);
       if (attends && at == 0 && axis == 1) {
         // Queries of whole groups, if every shard can have one: their keys and values are that shard's too.
         const int64_t groups = shape_of(node.inputs[1])[1];

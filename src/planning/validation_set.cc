@@ -282,6 +282,8 @@ Result<Choice> choose(Loaded& loaded, const ValidationSetArguments& arguments, c
 }  // namespace
 
 Status write_validation_set(Loaded& loaded, const ValidationSetArguments& arguments, const RankOptions& options) {
+  if (loaded.scenario.generation && loaded.scenario.generation->page > 0)
+    return unsupported("caches in pages are for a server: leave `page` and `cache` out of the workload");
   std::error_code failure;
   std::filesystem::create_directories(arguments.dir, failure);
   if (failure) return io_error(fmt::format("cannot create {}: {}", arguments.dir, failure.message()));

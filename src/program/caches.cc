@@ -24,6 +24,10 @@ bool puts_in_place(const Program& program, const Instr& instr) {
   return desc.op == Op::TensorScatter && desc.own_inputs() > 2 && attr_string(desc.attrs, "mode") == "linear";
 }
 
+bool puts_in_pages(const Program& program, const Instr& instr) {
+  return instr.opcode == Opcode::compute && program.descs[static_cast<size_t>(instr.desc)].op == Op::PagedScatter;
+}
+
 }  // namespace
 
 std::vector<Cache> caches_of(const Program& program, size_t device) {
@@ -45,7 +49,8 @@ bool keeps_positions(const Session& session) {
     for (const DeviceProgram& device : program.devices) {
       for (const Segment& segment : device.segments) {
         const auto differs = [&](const Instr& instr) {
-          return written_state(device, instr).valid() && !puts_in_place(program, instr);
+          return written_state(device, instr).valid() && !puts_in_place(program, instr) &&
+                 !puts_in_pages(program, instr);
         };
         if (std::ranges::any_of(segment.instrs, differs)) return false;
       }

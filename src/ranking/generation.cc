@@ -26,13 +26,16 @@ struct At {
   int64_t begin, end;
 };
 
-void give(const std::string& program, At at, int64_t sequences, GivenScalars& given) {
-  const auto repeated = [&](int64_t value) {
-    const std::vector<int64_t> values(static_cast<size_t>(sequences), value);
-    return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(int64_t));
-  };
-  given.inputs[program + "/begins"] = repeated(at.begin);
-  given.inputs[program + "/lengths"] = repeated(at.end);
+void give(const Program& program, At at, GivenScalars& given) {
+  for (const DeviceProgram& device : program.devices) {
+    for (const Buffer& buffer : device.buffers) {
+      if (buffer.kind != BufferKind::input || (buffer.name != "begins" && buffer.name != "lengths")) continue;
+      const auto count = static_cast<size_t>(element_count(buffer.type.shape) * buffer.instances);
+      const std::vector<int64_t> values(count, buffer.name == "begins" ? at.begin : at.end);
+      given.inputs[fmt::format("{}/{}", program.name, buffer.name)].assign(reinterpret_cast<const char*>(values.data()),
+                                                                           values.size() * sizeof(int64_t));
+    }
+  }
 }
 
 // The file with the model's tokenizer; empty: there is none.
@@ -54,7 +57,7 @@ struct Timeable {
 
 Result<Timeable> timeable(const Scenario& scenario, const Session& session, At at, std::span<const Choice> choices) {
   GivenScalars given;
-  give(session.programs[static_cast<size_t>(choices[0].program)].name, at, scenario.batch, given);
+  give(session.programs[static_cast<size_t>(choices[0].program)], at, given);
   Timeable made;
   ASSIGN_OR_RETURN(made.sequence, in_sequence(session, choices, Choosing::messages));
   ASSIGN_OR_RETURN(const ScalarTable scalars, scalar_values(made.sequence.program, made.sequence.dependencies, given));
@@ -133,6 +136,8 @@ Result<std::vector<GenerationTimes>> time_generation(const Scenario& scenario,
                                                      size_t workers) {
   const Generation& of = *scenario.generation;
   const auto chunk_of = [&](const Session& session) { return session.programs.size() > 1 ? of.chunk : 1; };
+  // With caches in pages prompts come one after the other.
+  const int64_t prompts = of.page > 0 ? scenario.batch : 1;
   const auto chunks_of = [&](const Session& session) {
     return (of.prompt + chunk_of(session) - 1) / chunk_of(session);
   };
@@ -164,36 +169,57 @@ Result<std::vector<GenerationTimes>> time_generation(const Scenario& scenario,
   std::vector<GenerationTimes> times;
   for (size_t i = 0; i < made.size(); i += 2) {
     GenerationTimes& one = times.emplace_back();
-    one.first_token_s = prompt_s(ends_of(made[i], timings[i]), chunks_of(*sessions[i / 2].session));
+    one.first_token_s = prompt_s(ends_of(made[i], timings[i]), prompts * chunks_of(*sessions[i / 2].session));
     one.next_token_s = token_s(ends_of(made[i + 1], timings[i + 1]), of.tokens);
   }
   return times;
 }
 
+namespace {
+
+// Of a Program whose executions take so many tokens of each sequence: in a straight line from an empty context to a
+// full one.
+Result<ExecutionTime> time_execution(const Scenario& scenario, const Session& session, int program, int64_t row,
+                                     const Tier& tier) {
+  const std::array<Choice, 2> one_by_one = {Choice{program, 1}, {program, 1}};
+  const std::array<int64_t, 2> begins = {0, std::max<int64_t>(scenario.generation->context - row, 1)};
+  std::vector<Timeable> made;
+  std::vector<const TimedGraph*> graphs;
+  for (const int64_t begin : begins) {
+    ASSIGN_OR_RETURN(made.emplace_back(), timeable(scenario, session, {begin, begin + row}, one_by_one));
+  }
+  for (const Timeable& one : made) graphs.push_back(&one.graph);
+  ASSIGN_OR_RETURN(const std::vector<Timing> timings, simulate_all(tier, scenario.cluster, graphs));
+  std::array<double, 2> took{};
+  for (size_t i = 0; i < took.size(); ++i) {
+    const std::vector<double> ends = ends_of(made[i], timings[i]);
+    took[i] = ends[1] - ends[0];
+  }
+  ExecutionTime time;
+  time.per_position_s = (took[1] - took[0]) / static_cast<double>(begins[1] - begins[0]);
+  time.at_none_s = took[0] - time.per_position_s * static_cast<double>(row);
+  return time;
+}
+
+}  // namespace
+
 Result<ServerTimes> time_server(const Scenario& scenario, const Session& session, const Tier& tier) {
   const Generation& of = *scenario.generation;
-  const bool in_chunks = session.programs.size() > 1;
   ServerTimes times;
-  for (const bool prompts : {true, false}) {
-    const int program = prompts || !in_chunks ? 0 : 1;
-    const std::array<Choice, 2> one_by_one = {Choice{program, 1}, {program, 1}};
-    const int64_t row = prompts && in_chunks ? of.chunk : 1;
-    const std::array<int64_t, 2> begins = {0, std::max<int64_t>(of.context - row, 1)};
-    std::vector<Timeable> made;
-    std::vector<const TimedGraph*> graphs;
-    for (const int64_t begin : begins) {
-      ASSIGN_OR_RETURN(made.emplace_back(), timeable(scenario, session, {begin, begin + row}, one_by_one));
-    }
-    for (const Timeable& one : made) graphs.push_back(&one.graph);
-    ASSIGN_OR_RETURN(const std::vector<Timing> timings, simulate_all(tier, scenario.cluster, graphs));
-    std::array<double, 2> took{};
-    for (size_t i = 0; i < took.size(); ++i) {
-      const std::vector<double> ends = ends_of(made[i], timings[i]);
-      took[i] = ends[1] - ends[0];
-    }
-    ExecutionTime& time = prompts ? times.prefill : times.decode;
-    time.per_position_s = (took[1] - took[0]) / static_cast<double>(begins[1] - begins[0]);
-    time.at_none_s = took[0] - time.per_position_s * static_cast<double>(row);
+  const auto program_called = [&](const std::string& name) {
+    return static_cast<int>(std::ranges::find(session.programs, name, &Program::name) - session.programs.begin());
+  };
+  const auto time = [&](const std::string& name, int64_t row) {
+    return time_execution(scenario, session, program_called(name), row, tier);
+  };
+  ASSIGN_OR_RETURN(times.decode, time(std::string(decode_name), 1));
+  times.prefill = times.decode;
+  if (session.programs.size() > 1) {
+    ASSIGN_OR_RETURN(times.prefill, time(std::string(prefill_name), of.chunk));
+  }
+  for (const int64_t sequences : fewer_sequences(scenario)) {
+    ASSIGN_OR_RETURN(const ExecutionTime fewer, time(decode_name_of(sequences), 1));
+    times.fewer.push_back({sequences, fewer});
   }
   ASSIGN_OR_RETURN(times.copied_position_s, copied_position_s(scenario, session));
   return times;
@@ -220,7 +246,7 @@ double cost_of(const Scenario& scenario, const GenerationTimes& times) {
 Executions executions_of(const Scenario& scenario) {
   const Generation& of = scenario.generation.value();
   const int64_t whole = (of.prompt + of.chunk - 1) / of.chunk;
-  const auto chunks = static_cast<double>(whole);
+  const auto chunks = static_cast<double>(of.page > 0 ? whole * scenario.batch : whole);
   switch (of.objective) {
     case GenerationObjective::tpot:
       return {0, 1};

@@ -129,6 +129,7 @@ Result<std::unique_ptr<LongerContext>> with_context(const Scenario& scenario, in
   auto made = std::make_unique<LongerContext>();
   made->scenario = scenario;
   made->scenario.generation->context = context;
+  made->scenario.generation->cache *= context / scenario.generation->context;  // more of the same requests
   for (Device& device : made->scenario.cluster.devices) device.memory = bytes(std::numeric_limits<int64_t>::max() / 4);
   ASSIGN_OR_RETURN(const Model model, load_model(made->scenario));
   for (const auto& [count, models] : like) {

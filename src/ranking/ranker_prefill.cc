@@ -60,7 +60,8 @@ std::vector<const RankedPlan*> best_of(const Ranking& ranking, double Generation
 std::vector<Plan> Ranker::plans_with_prefill() const {
   const SearchOptions& search = scenario_.search;
   std::vector<Plan> plans;
-  if (!search.layers || !prompts_matter() || wants_noise() || wants_parts_) return plans;
+  const bool in_pages = scenario_.generation && scenario_.generation->page > 0;
+  if (!search.layers || in_pages || !prompts_matter() || wants_noise() || wants_parts_) return plans;
   Worth best{std::numeric_limits<double>::infinity(), 0};
   for (const RankedPlan& ranked : ranking_.judged) {
     if (ranked.generation) best = std::min(best, worth_of(scenario_, *ranked.generation));

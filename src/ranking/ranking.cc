@@ -77,10 +77,24 @@ Result<Ranking> Ranker::run() {
   return std::move(ranking_);
 }
 
+namespace {
+
+// With caches in pages prompts are computed one after the other (serving/batch.h).
+int64_t batch_for(const Scenario& scenario, const Graph& graph) {
+  if (!scenario.generation || scenario.generation->page == 0) return scenario.batch;
+  const auto takes_prompts = [&](ValueId input) {
+    const Value& value = graph.value(input);
+    return value.name == "input_ids" && value.type.shape.back() > 1;
+  };
+  return std::ranges::any_of(graph.inputs, takes_prompts) ? 1 : scenario.batch;
+}
+
+}  // namespace
+
 Result<PreparedModel> prepare_model(const Scenario& scenario, const Graph& optimized, int micro_batches,
                                     const KernelPreference& prefer, const std::set<std::string>& trained,
                                     const KernelGraph* like) {
-  ASSIGN_OR_RETURN(Graph graph, with_batch(optimized, scenario.batch / micro_batches));
+  ASSIGN_OR_RETURN(Graph graph, with_batch(optimized, batch_for(scenario, optimized) / micro_batches));
   if (auto batched = batched_values(graph); !batched && micro_batches > 1) {
     Error error = batched.error();
     error.message = "the batch cannot be cut into micro-batches: " + error.message;
@@ -110,6 +124,8 @@ Status check_prefill(const Scenario& scenario, const PlanStages& plan) {
   if (!scenario.generation) return invalid_input("prefill and decode are of `workload: {mode: generation, …}`");
   if (scenario.generation->chunk == 1)
     return unsupported("with `chunk: 1` prompts are taken token by token, and there is no prefill");
+  if (scenario.generation->page > 0)
+    return unsupported("caches in pages are for a server, which computes prompts and tokens by one plan");
   RETURN_IF_ERROR(check_hand_over(plan.prefill));
   return check_hand_over(plan.stages);
 }
@@ -130,6 +146,9 @@ Result<std::vector<RankedPlan>> resolve_own_plan(const Scenario& scenario, const
   if (!scenario.training && (recomputes(stages->stages) || recomputes(stages->prefill)))
     return at_plan(own,
                    invalid_input("only a training plan has stages that are 'recomputed': nothing else has gradients"));
+  if (scenario.generation && scenario.generation->page > 0 &&
+      std::ranges::any_of(own.micro_batches, [](int count) { return count > 1; }))
+    return at_plan(own, unsupported("caches in pages are of all sequences: there are no micro-batches"));
   for (const int micro_batches : own.micro_batches.empty() ? scenario.micro_batches : own.micro_batches) {
     for (const std::string& schedule :
          own.schedule.empty() ? scenario.schedules : std::vector<std::string>{own.schedule}) {

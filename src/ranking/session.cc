@@ -141,6 +141,24 @@ Status check_ordered(const Plan& plan) {
 
 }  // namespace
 
+std::string decode_name_of(int64_t sequences) { return fmt::format("{}_{}", decode_name, sequences); }
+
+std::vector<int64_t> fewer_sequences(const Scenario& scenario) {
+  std::vector<int64_t> fewer;
+  if (!scenario.generation || scenario.generation->page == 0) return fewer;
+  for (int64_t sequences = 1; sequences < scenario.batch; sequences *= 2) fewer.push_back(sequences);
+  return fewer;
+}
+
+Status add_fewer(const Scenario& scenario, const Graph& optimized, GenerationModels& models) {
+  for (const int64_t sequences : fewer_sequences(scenario)) {
+    Scenario own = scenario;
+    own.batch = sequences;
+    ASSIGN_OR_RETURN(models.fewer[sequences], prepare_model(own, optimized, 1, {}, {}, &models.decode.kernels));
+  }
+  return ok_status();
+}
+
 Result<GenerationModels> prepare_generation(const Scenario& scenario, const Graph& optimized, int micro_batches,
                                             WeightStore* weights) {
   GenerationModels models;
@@ -179,6 +197,10 @@ Result<CompiledSession> generation_session(const Scenario& scenario, const Gener
   } else if (moved) {
     return unsupported("prompts are taken token by token, and there is no prefill");
   }
+  for (const auto& [sequences, model] : models.fewer) {
+    ASSIGN_OR_RETURN(Plan same, plan_by_names(tokens, models.decode.kernels.graph, model.kernels.graph));
+    parts.push_back({decode_name_of(sequences), &model.kernels, std::move(same)});
+  }
   parts.push_back({std::string(decode_name), &models.decode.kernels, std::move(tokens)});
   ASSIGN_OR_RETURN(CompiledSession compiled, compile_parts(scenario, graph, plan, parts, verify));
   RETURN_IF_ERROR(check_states(compiled.session, moved));
@@ -188,8 +210,9 @@ Result<CompiledSession> generation_session(const Scenario& scenario, const Gener
 Result<CompiledSession> session_of(const Scenario& scenario, Model& model, const Plan& plan) {
   RETURN_IF_ERROR(check_ordered(plan));
   if (scenario.generation) {
-    ASSIGN_OR_RETURN(const GenerationModels models,
+    ASSIGN_OR_RETURN(GenerationModels models,
                      prepare_generation(scenario, model.graph, plan.micro_batches, &model.weights));
+    RETURN_IF_ERROR(add_fewer(scenario, model.graph, models));
     ASSIGN_OR_RETURN(CompiledSession compiled, generation_session(scenario, models, plan));
     add_slices(compiled.slices, model.weights);
     return compiled;

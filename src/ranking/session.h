@@ -3,12 +3,21 @@
 //   ASSIGN_OR_RETURN(CompiledSession compiled, session_of(scenario, model, plan));
 #pragma once
 
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
 #include "compile/session.h"
 #include "ranking/ranking.h"
 
 namespace nlsplit::inline ranking {
 
 inline constexpr std::string_view prefill_name = "prefill", decode_name = "decode";
+// Of a decode of fewer sequences, for caches in pages: decode_1 and so on.
+std::string decode_name_of(int64_t sequences);
 
 // The plan is one of the first Program's; the others have its stages. A scenario without `programs` makes a session of
 // one, called `train` or `infer`; one that generates `prefill`, which takes a chunk of a prompt (none if that is one
@@ -34,8 +43,13 @@ Result<double> time_steps(const Scenario& scenario, const Session& session, cons
 // The network of a scenario that generates, for each of its Programs.
 struct GenerationModels {
   PreparedModel decode;
-  std::optional<PreparedModel> prefill;  // none: prompts are taken token by token
+  std::optional<PreparedModel> prefill;         // none: prompts are taken token by token
+  std::map<int64_t, PreparedModel> fewer = {};  // decodes of so many sequences; rankings need none
 };
+// Powers of two below the number of sequences, of caches in pages: a server decodes only the sequences that run.
+std::vector<int64_t> fewer_sequences(const Scenario& scenario);
+// Adds the decodes of fewer sequences.
+Status add_fewer(const Scenario& scenario, const Graph& optimized, GenerationModels& models);
 // optimized: the one for a token. weights: is told of what the others name; nullptr: nobody asks for contents.
 Result<GenerationModels> prepare_generation(const Scenario& scenario, const Graph& optimized, int micro_batches,
                                             WeightStore* weights);

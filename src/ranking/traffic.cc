@@ -67,6 +67,7 @@ Result<Traffic> generation_traffic(const Scenario& scenario, const Session& sess
   const double at_once = session.programs[0].micro_batches > 1 ? static_cast<double>(most) : 1;
   Traffic traffic;
   traffic.chunks = in_chunks ? (of.prompt + of.chunk - 1) / of.chunk : of.prompt;
+  if (of.page > 0) traffic.chunks *= scenario.batch;  // prompts come one after the other
   const auto chunks = static_cast<double>(traffic.chunks);
   const int64_t rows = (traffic.chunks + executions_at_once - 1) / executions_at_once;
   for (const auto& [lane, name] : names)

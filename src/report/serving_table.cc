@@ -24,12 +24,16 @@ std::string serving_text(const ServingSummary& summary) {
           ? std::string()
           : fmt::format("of {} of prompts {} were reused\n", counted(summary.prompt_tokens, "token"),
                         grouped(static_cast<double>(summary.cached_tokens)));
+  const std::string preempted = summary.preempted == 0
+                                    ? std::string()
+                                    : fmt::format("{} for want of pages\n", counted(summary.preempted, "preemption"));
   std::string failures;
   for (const auto& [why, count] : summary.failures) failures += fmt::format("  {} failed: {}\n", count, why);
-  return fmt::format("{}: {} answered, {} turned away, {} failed\n{}{:.1f} tokens/s, {:.3g} requests/s over {}\n{}\n{}",
-                     counted(summary.requests, "request"), summary.answered, summary.turned_away, summary.failed,
-                     failures, summary.tokens_per_s, summary.requests_per_s, to_string(seconds(summary.seconds)),
-                     reused, table.to_string());
+  return fmt::format(
+      "{}: {} answered, {} turned away, {} failed\n{}{:.1f} tokens/s, {:.3g} requests/s over {}\n{}{}\n{}",
+      counted(summary.requests, "request"), summary.answered, summary.turned_away, summary.failed, failures,
+      summary.tokens_per_s, summary.requests_per_s, to_string(seconds(summary.seconds)), reused, preempted,
+      table.to_string());
 }
 
 }  // namespace nlsplit::inline report

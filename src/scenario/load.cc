@@ -12,9 +12,13 @@ namespace {
 Result<Model> build_optimized(const Scenario& scenario, int64_t tokens) {
   std::string name = scenario.model;
   if (const auto& generation = scenario.generation) {
-    ASSIGN_OR_RETURN(name, with_sizes(name, {{"length", tokens},
-                                             {"context", generation->context},
-                                             {"candidates", generation->candidates}}));
+    std::vector<std::pair<std::string_view, int64_t>> sizes = {
+        {"length", tokens}, {"context", generation->context}, {"candidates", generation->candidates}};
+    if (generation->page > 0) {
+      sizes.emplace_back("page", generation->page);
+      sizes.emplace_back("pages", pages_of(*generation, scenario.batch));
+    }
+    ASSIGN_OR_RETURN(name, with_sizes(name, sizes));
   }
   ASSIGN_OR_RETURN(Model model, read_model(name, {scenario.input_shapes, scenario.dims}, scenario.weights_seed));
   const Purpose purpose = scenario.training ? Purpose::training : Purpose::inference;

@@ -12,8 +12,8 @@ namespace {
 constexpr int64_t max_positions = 1 << 22;  // of a sequence
 constexpr double most_tokens_per_second = 1e6;
 
-constexpr std::string_view keys_of_generation[] = {"prompt",  "tokens",     "sequences", "chunk",
-                                                   "context", "candidates", "arrivals"};
+constexpr std::string_view keys_of_generation[] = {"prompt",     "tokens",   "sequences", "chunk", "context",
+                                                   "candidates", "arrivals", "page",      "cache"};
 
 // {rate: 2/s, requests: 500, seed: 1}
 Result<Generation::Arrivals> parse_arrivals(const Source& source, const Yaml& node) {
@@ -49,7 +49,27 @@ Status parse_sequences(const Source& source, const Fields& workload, Generation&
   return ok_status();
 }
 
+// Of the caches that requests to a server share.
+Status parse_pages(const Source& source, const Fields& workload, Generation& of) {
+  const Yaml *page = workload.find("page"), *cache = workload.find("cache");
+  if (page == nullptr && cache != nullptr)
+    return source.at(*cache, "'cache' is of caches in pages: 'page' says how many positions a page has");
+  if (page == nullptr) return ok_status();
+  ASSIGN_OR_RETURN(of.page, read_integer(source, *page, "page", 1, max_positions));
+  if (of.sequences.size() > 1) return source.at(*page, "with caches in pages 'sequences' is one number");
+  if (of.chunk == 1) return source.at(*page, "with caches in pages prompts are taken in chunks: chunk is 2 or more");
+  of.context = (of.context + of.page - 1) / of.page * of.page;
+  if (cache == nullptr) return ok_status();
+  ASSIGN_OR_RETURN(of.cache, read_integer(source, *cache, "cache", of.context, max_positions * max_batch));
+  return ok_status();
+}
+
 }  // namespace
+
+int64_t pages_of(const Generation& generation, int64_t sequences) {
+  if (generation.page == 0) return 0;
+  return (generation.cache > 0 ? generation.cache : sequences * generation.context) / generation.page;
+}
 
 std::span<const std::string_view> generation_keys() { return keys_of_generation; }
 
@@ -72,6 +92,7 @@ Status parse_generation(const Source& source, const Fields& workload, Scenario& 
   const int64_t in_chunks = (of.prompt + of.chunk - 1) / of.chunk * of.chunk;
   of.context = std::max(in_chunks, of.prompt + of.tokens - 1);  // the last token is never an input
   RETURN_IF_ERROR(read("context", of.context, of.context, max_positions * 3));
+  RETURN_IF_ERROR(parse_pages(source, workload, of));
   RETURN_IF_ERROR(read("candidates", of.candidates, 1, max_positions));
   if (const Yaml* arrivals = workload.find("arrivals")) {
     ASSIGN_OR_RETURN(of.arrivals, parse_arrivals(source, *arrivals));
@@ -79,6 +100,8 @@ Status parse_generation(const Source& source, const Fields& workload, Scenario& 
   scenario.micro_batches = {1};
   if (const Yaml* counts = workload.find("micro_batches")) {
     ASSIGN_OR_RETURN(scenario.micro_batches, parse_micro_batches(source, *counts, scenario.batch));
+    if (of.page > 0 && scenario.micro_batches != std::vector<int>{1})
+      return source.at(*counts, "caches in pages are of all sequences: there are no micro-batches");
   }
   scenario.objective = Objective::latency;
   return ok_status();

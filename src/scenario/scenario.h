@@ -59,6 +59,10 @@ struct Generation {
   // Positions that are kept of a sequence: at least the prompt's in whole chunks, and prompt + tokens - 1: the last
   // token is never an input.
   int64_t context = 0;
+  // Caches in pages that sequences share, for a server: positions of a page, of which `context` is a multiple; 0: each
+  // sequence has a cache of its own.
+  int64_t page = 0;
+  int64_t cache = 0;       // positions of all sequences' pages; 0: `context` of each
   int64_t candidates = 1;  // likeliest next tokens that come back, one of which is sampled
   // Requests to a server, with prompts and answers of the lengths above (`nlsim serve`): a Poisson process.
   struct Arrivals {
@@ -71,6 +75,9 @@ struct Generation {
   GenerationObjective objective = GenerationObjective::tpot;
   Requirements require;
 };
+
+// Pages of the caches of so many sequences; 0: they have none.
+int64_t pages_of(const Generation& generation, int64_t sequences);
 
 // What a Program computes: inference of a batch, a step of training, or the next tokens of sequences.
 struct Workload {

@@ -150,11 +150,25 @@ void Engine::admit() {
     const auto& [slot, reused, lender] = joined->taken;
     Active& active = active_.at(joined->id);
     in_slot_[slot] = joined->id;
+    executions_.begin(joined->taken, active.request.prompt);
+    if (active.preempted) continue;
     active.cached = reused;
     counts_.cached_tokens += static_cast<uint64_t>(reused);
-    if (lender) counts_.copied_tokens += static_cast<uint64_t>(reused);
-    executions_.begin(joined->taken, active.request.prompt);
+    if (lender && form_.page == 0) counts_.copied_tokens += static_cast<uint64_t>(reused);
   }
+}
+
+// With the lock. Those that lost their slots wait with all their tokens so far as prompts.
+BatchStep Engine::step() {
+  BatchStep step = admission_.step();
+  for (const Preempted& sequence : step.preempted) {
+    Active& active = active_.at(*in_slot_[sequence.slot]);
+    active.request.prompt = executions_.tokens(sequence.slot);
+    active.preempted = true;
+    in_slot_[sequence.slot].reset();
+    ++counts_.preempted;
+  }
+  return step;
 }
 
 Chosen Engine::next(const SessionState& state, bool (*cancelled)()) {
@@ -168,10 +182,10 @@ Chosen Engine::next(const SessionState& state, bool (*cancelled)()) {
       return Choice{0, 0};
     }
     admit();
-    if (const BatchStep step = admission_.batch().step(); step.execution != Execution::none) {
-      ran_ = step.execution;
+    if (const BatchStep now = step(); now.execution != Execution::none) {
+      ran_ = now.execution;
       began_ = Clock::now();
-      return executions_.run(step, state);
+      return executions_.run(now, state);
     }
     state.still_here();
     // The system clock: see exec/waker.h.

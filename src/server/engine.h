@@ -72,6 +72,7 @@ class Engine {
     EngineRequest request;
     Clock::time_point arrived, first, latest;
     int64_t made = 0, cached = 0;
+    bool preempted = false;
   };
 
   Chosen next(const SessionState& state, bool (*cancelled)());
@@ -79,6 +80,7 @@ class Engine {
   void finish(uint64_t id, Finish how);
   void finish_all(Finish how);
   void admit();
+  BatchStep step();
 
   const GenerationForm form_;
   const bool reuses_;

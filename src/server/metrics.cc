@@ -54,6 +54,8 @@ std::string prometheus_text(const ServingCounts& counts, const std::map<int, uin
             counts.cached_tokens);
   add_value(text, "copied_tokens_total", "counter", "Of the cached tokens, those that were copied from slot to slot",
             counts.copied_tokens);
+  add_value(text, "preemptions_total", "counter", "Requests that lost their pages to others, and were computed again",
+            counts.preempted);
   add_value(text, "answer_tokens_total", "counter", "Tokens that were made", counts.answer_tokens);
   add_metric(text, "executions_total", "counter", "Executions of each Program");
   text += fmt::format("nlsplit_executions_total{{program=\"prefill\"}} {}\n", counts.prefills);

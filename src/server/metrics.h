@@ -25,6 +25,7 @@ struct ServingCounts {
   uint64_t prompt_tokens = 0, answer_tokens = 0;
   uint64_t cached_tokens = 0;          // of prompts, which were in a slot already
   uint64_t copied_tokens = 0;          // of those, in another one than the request's
+  uint64_t preempted = 0;              // so often a request lost its slot and its pages
   uint64_t prefills = 0, decodes = 0;  // executions
   double prefill_s = 0, decode_s = 0;  // in them, the choices between them included
   double request_s = 0;                // of those that finished, in their slots and waiting

@@ -16,8 +16,15 @@ std::optional<JoinedRequest> Admission::admit(const CommonPrefixOf& common) {
   const auto taken = batch_.slot_for(first.prompt, of_first);
   if (!taken) return std::nullopt;
   batch_.join(*taken, first.prompt, first.tokens);
+  in_slot_[taken->slot] = first.id;
   waiting_.pop_front();
   return JoinedRequest{first.id, *taken};
+}
+
+BatchStep Admission::step() {
+  BatchStep step = batch_.step();
+  for (const auto& [slot, known, left] : step.preempted) waiting_.push_front({in_slot_[slot], known, left});
+  return step;
 }
 
 bool Admission::withdraw(uint64_t id) {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "serving/batch.h"
 
@@ -39,6 +40,8 @@ class Admission {
   // The one that waited longest takes a free slot, as Batch::slot_for says. Nothing: none waits, or no slot is free.
   // Before the next call `common` must know that the slot has another sequence.
   std::optional<JoinedRequest> admit(const CommonPrefixOf& common);
+  // The batch's next execution. Who is preempted waits again, in front of all others.
+  BatchStep step();
   // false: it does not wait.
   bool withdraw(uint64_t id);
 
@@ -46,6 +49,7 @@ class Admission {
   Batch batch_;
   int64_t most_waiting_;
   std::deque<WaitingRequest> waiting_;
+  std::vector<uint64_t> in_slot_ = std::vector<uint64_t>(static_cast<size_t>(batch_.form().slots), 0);  // had it last
 };
 
 }  // namespace nlsplit::inline serving

@@ -16,6 +16,16 @@
 // A slot keeps the keys and values of its sequence, also after that has left. A later prompt that begins with the same
 // tokens goes on behind them, or behind a copy of them: slots lend each other what they keep, busy ones too. Copies are
 // made in the order in which sequences join, before the next execution.
+//
+// Caches in pages (Kwon et al., "Efficient memory management for large language model serving with PagedAttention",
+// SOSP 2023) belong to no slot. A sequence has pages for its prompt when it joins, and takes one more whenever it has
+// filled them. Slots lend each other whole pages, which nobody copies. Where no page is free, those go that free slots
+// keep, least recently used first; then the sequence that joined last is preempted: it waits again, and what is
+// computed again gives the same tokens.
+//
+// An execution then takes only the sequences that need it. So prompts are computed one after the other, each as soon
+// as it would be beside others, and a sequence joins once the prompt before it has been read: it finds what that one
+// left. Chunks of the prompt and tokens of the others take turns.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +33,8 @@
 #include <functional>
 #include <optional>
 #include <vector>
+
+#include "serving/page_pool.h"
 
 namespace nlsplit::inline serving {
 
@@ -32,6 +44,9 @@ struct BatchForm {
   int64_t context = 1;  // positions that are kept of a sequence
   // [slot]: those with the same number lend each other what they keep; empty: all do.
   std::vector<int> groups = {};
+  // Caches in pages: positions of a page, a divisor of the context, and pages for all sequences, at least the
+  // context's. 0: each slot has its own `context` positions.
+  int64_t page = 0, pages = 0;
 };
 
 // Positions that a sequence needs: its last token is never seen by the model.
@@ -42,14 +57,22 @@ enum class Execution : uint8_t { none, prefill, decode };
 // What a slot does in an execution. It may begin before what the model has not seen: a chunk near the end of the
 // context takes some tokens again, which gives the same keys and values.
 struct SlotStep {
-  int64_t begin = 0;         // position of the first token that is taken; what is there and behind is overwritten
-  int64_t tokens = 0;        // so many; 0: the slot does nothing
-  bool gives_token = false;  // one comes behind the last of them
+  int64_t begin = 0;            // position of the first token that is taken; what is there and behind is overwritten
+  int64_t tokens = 0;           // so many; 0: the slot does nothing
+  bool gives_token = false;     // one comes behind the last of them
+  std::vector<int> pages = {};  // of caches in pages: where its positions lie
+};
+
+// A sequence whose slot and pages others got: it waits as a prompt of all its tokens so far.
+struct Preempted {
+  size_t slot = 0;
+  int64_t known = 0, left = 0;  // its tokens, those that are still to be made
 };
 
 struct BatchStep {
   Execution execution = Execution::none;
-  std::vector<SlotStep> slots;  // [slot]
+  std::vector<SlotStep> slots;            // [slot]
+  std::vector<Preempted> preempted = {};  // before it
 };
 
 // At most so many executions are chosen at once: chunks of prompts, or tokens of several micro-batches. Between two
@@ -85,7 +108,8 @@ class Batch {
   // the prompt, if that is at least as long as what the slot keeps besides, which is lost: else users who share nothing
   // but the first tokens of a template would take each other's slots in turn. Otherwise it is the slot that was left
   // least recently. Where another slot of the group, busy or free, keeps more of the prompt, that one lends it. The
-  // last token of a prompt is always seen anew: its successor is wanted.
+  // last token of a prompt is always seen anew: its successor is wanted. With caches in pages also nothing: another
+  // prompt is being computed, or pages for this one and one more for each sequence that runs are not to be had.
   std::optional<SlotChoice> slot_for(int64_t prompt, const CommonPrefix& common) const;
   bool is_free(size_t slot) const { return slots_[slot].most == 0; }
   int64_t running() const;
@@ -96,8 +120,8 @@ class Batch {
   void join(const SlotChoice& taken, int64_t prompt, int64_t tokens);
   // The next execution; what it takes counts as seen from now on.
   BatchStep step();
-  // The executions that may be chosen at once: chunks of prompts until the first prompt ends, or `most` tokens of each
-  // sequence if none needs prefill before.
+  // Not with caches in pages: the executions that may be chosen at once: chunks of prompts until the first prompt ends,
+  // or `most` tokens of each sequence if none needs prefill before.
   BatchRow row(int most) const;
   // What slots [begin, end) do in the next of them.
   std::vector<SlotStep> step(Execution execution, size_t begin, size_t end);
@@ -113,13 +137,27 @@ class Batch {
     int64_t known = 0, seen = 0;  // tokens; those that the model has seen, and, of a free slot, keeps
     int64_t made = 0, most = 0;   // 0: the slot is free
     uint64_t left = 0;            // how many sequences had left when its last one did; 0: it had none
+    uint64_t joined = 0;          // how many had joined when this one did
+    std::vector<int> pages = {};  // what it has seen lies there
   };
 
   bool may_lend(size_t from, size_t to) const { return form_.groups.empty() || form_.groups[from] == form_.groups[to]; }
 
+  bool is_paged() const { return form_.page > 0; }
+  SlotStep step_of(size_t slot, int64_t room);
+  // batch_pages.cc
+  bool has_pages_for(const SlotChoice& taken, int64_t prompt) const;
+  void take_pages(const SlotChoice& taken, int64_t prompt);
+  void cut_pages(Slot& slot, int64_t pages);
+  bool drop_kept_page();
+  void grow(size_t slot, BatchStep& step);
+  BatchStep step_in_pages();
+
   BatchForm form_;
   std::vector<Slot> slots_;
-  uint64_t left_ = 0;
+  PagePool pool_;
+  uint64_t left_ = 0, joined_ = 0;
+  Execution before_ = Execution::none;
 };
 
 }  // namespace nlsplit::inline serving

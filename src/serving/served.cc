@@ -48,6 +48,7 @@ ServingSummary summary_of(const std::vector<ServedRequest>& served) {
     tokens += one.tokens;
     summary.prompt_tokens += one.prompt;
     summary.cached_tokens += one.cached;
+    summary.preempted += one.preempted;
     end = std::max(end, one.last_s);
     first.push_back(one.first_s - one.at_s);
     if (one.tokens > 1) next.push_back((one.last_s - one.first_s) / static_cast<double>(one.tokens - 1));
@@ -73,6 +74,7 @@ std::string summary_json(const ServingSummary& summary) {
                                       {"seconds", summary.seconds},
                                       {"prompt_tokens", summary.prompt_tokens},
                                       {"cached_tokens", summary.cached_tokens},
+                                      {"preempted", summary.preempted},
                                       {"tokens_per_s", summary.tokens_per_s},
                                       {"requests_per_s", summary.requests_per_s}};
   return all.dump(2);

@@ -22,6 +22,7 @@ struct ServedRequest {
   double first_s = 0, last_s = 0;  // its first token, its last one
   int64_t tokens = 0;              // that came
   int64_t prompt = 0, cached = 0;  // tokens of its prompt; those that were not computed anew
+  int64_t preempted = 0;           // so often it lost its slot
   std::string why = {};            // it failed
 };
 
@@ -39,6 +40,7 @@ struct ServingSummary {
   double seconds = 0;       // from the first arrival to the last token
   double tokens_per_s = 0, requests_per_s = 0;   // answered, over those seconds
   int64_t prompt_tokens = 0, cached_tokens = 0;  // of requests that were answered
+  int64_t preempted = 0;                         // so often a request lost its slot; only a simulation knows
   std::map<std::string, int64_t> failures;       // why, and how many
 };
 ServingSummary summary_of(const std::vector<ServedRequest>& served);

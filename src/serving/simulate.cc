@@ -2,18 +2,29 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
 #include <optional>
 
 namespace nlsplit::inline serving {
 namespace {
 
+// The smallest execution that has room for the sequences of the step.
+DecodeTime time_of(const BatchStep& step, const BatchForm& form, const ServerTimes& times) {
+  if (step.execution == Execution::prefill) return {form.page > 0 ? 1 : form.slots, times.prefill};
+  const int64_t take = std::ranges::count_if(step.slots, [](const SlotStep& slot) { return slot.tokens > 0; });
+  for (const DecodeTime& fewer : times.fewer) {
+    if (fewer.sequences >= take) return fewer;
+  }
+  return {form.slots, times.decode};
+}
+
 double seconds_of(const BatchStep& step, const BatchForm& form, const ServerTimes& times) {
-  const bool prefills = step.execution == Execution::prefill;
-  const ExecutionTime& time = prefills ? times.prefill : times.decode;
-  const int64_t row = prefills ? form.chunk : 1;
+  const auto& [sequences, time] = time_of(step, form, times);
+  const int64_t row = step.execution == Execution::prefill ? form.chunk : 1;
   int64_t seen = 0;
   for (const SlotStep& slot : step.slots) seen += slot.tokens > 0 ? slot.begin + row : 0;
-  return time.at_none_s + time.per_position_s * static_cast<double>(seen) / static_cast<double>(form.slots);
+  return time.at_none_s + time.per_position_s * static_cast<double>(seen) / static_cast<double>(sequences);
 }
 
 }  // namespace
@@ -26,8 +37,10 @@ std::vector<ServedRequest> simulate_serving(const RequestTrace& trace, const Bat
   std::vector<std::optional<size_t>> in_slot(static_cast<size_t>(form.slots));  // also after it has left
   CommonPrefixOf common;
   if (reuse == PrefixReuse::on)
-    common = [&](uint64_t id, size_t slot) {
-      return in_slot[slot] ? common_prefix(requests[id], requests[*in_slot[slot]]) : 0;
+    common = [&](uint64_t id, size_t slot) -> int64_t {
+      if (!in_slot[slot]) return 0;
+      if (*in_slot[slot] == id) return std::numeric_limits<int64_t>::max();  // it was preempted there
+      return common_prefix(requests[id], requests[*in_slot[slot]]);
     };
   double now = 0;
   size_t next = 0;  // to arrive
@@ -48,10 +61,11 @@ std::vector<ServedRequest> simulate_serving(const RequestTrace& trace, const Bat
     while (const auto joined = admission.admit(common)) {
       const auto& [slot, reused, lender] = joined->taken;
       in_slot[slot] = static_cast<size_t>(joined->id);
-      served[joined->id].cached = reused;
-      copied += lender ? reused : 0;
+      if (served[joined->id].preempted == 0) served[joined->id].cached = reused;
+      copied += lender && form.page == 0 ? reused : 0;
     }
-    const BatchStep step = admission.batch().step();
+    const BatchStep step = admission.step();
+    for (const Preempted& sequence : step.preempted) ++served[*in_slot[sequence.slot]].preempted;
     if (step.execution == Execution::none) {
       if (next == requests.size()) return served;
       now = requests[next].at_s;

@@ -15,9 +15,17 @@ struct ExecutionTime {
   double at_none_s = 0, per_position_s = 0;
 };
 
+// Of so many sequences.
+struct DecodeTime {
+  int64_t sequences = 1;
+  ExecutionTime time;
+};
+
+// With caches in pages a prefill is of one sequence.
 struct ServerTimes {
   ExecutionTime prefill, decode;
-  double copied_position_s = 0;  // that one slot lends another one
+  double copied_position_s = 0;        // that one slot lends another one
+  std::vector<DecodeTime> fewer = {};  // decodes of fewer sequences than there are slots, ascending
 };
 
 // [request], in the order of the trace. A request that never fits the context fails.

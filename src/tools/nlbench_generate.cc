@@ -22,6 +22,7 @@
 #include "tools/nlbench_generation_job.h"
 #include "tools/nlbench_ranks.h"
 #include "tools/outputs.h"
+#include "tools/serving_options.h"
 
 namespace nlsplit::inline tools {
 namespace {
@@ -127,6 +128,7 @@ Result<Request> read_request(const GenerateArguments& arguments) {
   RETURN_IF_ERROR(check_drawing(arguments));
   RETURN_IF_ERROR(check_text_options(arguments));
   ASSIGN_OR_RETURN(GenerationJob job, read_generation_job(arguments.plan));
+  if (job.form.page > 0) return pages_are_served();
   Request request{std::move(job), std::nullopt, {}, 0};
   request.tokens = arguments.tokens;
   if (request.tokens == 0) request.tokens = request.made_for() ? request.made_for()->tokens : 1;

@@ -14,6 +14,7 @@
 #include "exec/run_threads.h"
 #include "tools/nlbench_generation_job.h"
 #include "tools/nlbench_ranks.h"
+#include "tools/serving_options.h"
 
 namespace nlsplit::inline tools {
 namespace {
@@ -83,6 +84,7 @@ class Texts {
 
 Result<GenerationJob> read_job(const RunArguments& arguments) {
   ASSIGN_OR_RETURN(GenerationJob job, read_generation_job(arguments.job));
+  if (job.form.page > 0) return pages_are_served();
   const auto& of = job.loaded.saved.generation;
   if (!of || of->tokens < 2)
     return invalid_input("a text of one token has no time between tokens: `tokens` of the workload");

@@ -112,8 +112,11 @@ class OpenServer {
     if (!form.keeps_positions && !arguments_.no_reuse)
       fmt::print(stderr, "nlbench: prompts are computed whole: this model's states cannot be cut to a prefix\n");
     if (!serving_.chat.ok()) fmt::print(stderr, "nlbench: no conversations: {}\n", serving_.chat.error().to_string());
-    fmt::print(stderr, "nlbench: {} serves {} at once, {} positions each, at {}\n", name_of_model(serving_, arguments_),
-               counted(form.sequences, "request"), form.context, url_of(arguments_.http.address, http_->port()));
+    const std::string pages =
+        form.page == 0 ? std::string() : fmt::format(" in {} of {}", counted(form.pages, "page"), form.page);
+    fmt::print(stderr, "nlbench: {} serves {} at once, {} positions each{}, at {}\n",
+               name_of_model(serving_, arguments_), counted(form.sequences, "request"), form.context, pages,
+               url_of(arguments_.http.address, http_->port()));
     std::thread thread([this] { http_->run(); });
     const Result<SessionResult> result =
         session(serving_.job.session(), serving_.job.job(), engine_.choices(interrupted));
@@ -173,7 +176,9 @@ void add_serve_command(CLI::App& app, int& code) {
       "  nlbench serve S.yaml --plan 1 --transport threads\n"
       "  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": "
       "\"Hi\"}]}'\n"
-      "The scenario has `workload: {mode: generation, sequences: N, …}`: N requests run at once. Routes: POST "
+      "The scenario has `workload: {mode: generation, sequences: N, …}`: N requests run at once. With `page: 16` they "
+      "share a cache in pages. "
+      "Routes: POST "
       "/v1/completions, /v1/chat/completions; GET /v1/models, /health, /metrics. It ends at SIGINT or SIGTERM.");
   const auto a = std::make_shared<ServeArguments>();
   add_session_options(*command, a->plan,

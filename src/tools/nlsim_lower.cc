@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <set>
 
@@ -19,6 +20,7 @@
 #include "program/text.h"
 #include "program/verify.h"
 #include "ranking/evaluate.h"
+#include "ranking/session.h"
 #include "report/table.h"
 #include "tools/commands.h"
 #include "tools/exit.h"
@@ -280,6 +282,11 @@ Status write_profile_set(Loaded& loaded, const std::string& dir) {
       std::ranges::any_of(devices, [&](const Device& device) { return device.level != devices[0].level; });
   ASSIGN_OR_RETURN(std::optional<Loaded> prompts, load_prompts(loaded));
   if (prompts) loaded.model.weights.add_all(prompts->model.weights);
+  std::map<int64_t, Loaded> fewer;
+  for (const int64_t sequences : fewer_sequences(loaded.scenario)) {
+    Loaded& of = fewer.emplace(sequences, loaded).first->second;
+    of.scenario.batch = sequences;
+  }
   ProfileSet set(dir, loaded.model.weights);
   ProfileSetMaker maker(loaded, set);
   std::set<std::pair<Level, int>> done;
@@ -288,6 +295,8 @@ Status write_profile_set(Loaded& loaded, const std::string& dir) {
     for (const int count : counts) RETURN_IF_ERROR(maker.make(device, count, mixed));
     for (const int count : prompts ? counts : std::set<int>())
       RETURN_IF_ERROR(ProfileSetMaker(*prompts, set, "prefill-").make(device, count, mixed));
+    for (auto& [sequences, of] : fewer)
+      RETURN_IF_ERROR(ProfileSetMaker(of, set, decode_name_of(sequences) + "-").make(device, 1, mixed));
     if (loaded.scenario.training && devices.size() > 1 && !is_gpu(device.level.isa))
       RETURN_IF_ERROR(maker.make_sums(device));
   }

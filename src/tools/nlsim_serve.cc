@@ -60,7 +60,9 @@ Result<SimulatedServer> simulate_server(const ServeArguments& arguments) {
   server.form = {.slots = loaded.scenario.batch,
                  .chunk = compiled.session.programs.size() > 1 ? of.chunk : 1,
                  .context = of.context,
-                 .groups = cache_groups(compiled.session, loaded.scenario.batch)};
+                 .groups = cache_groups(compiled.session, loaded.scenario.batch),
+                 .page = of.page,
+                 .pages = pages_of(of, loaded.scenario.batch)};
   server.waiting = arguments.waiting < 0 ? server.form.slots : arguments.waiting;
   ASSIGN_OR_RETURN(server.times, time_server(loaded.scenario, compiled.session, *arguments.choice.tier));
   const bool reuses = !arguments.no_reuse && keeps_positions(compiled.session);
@@ -76,24 +78,37 @@ std::string time_text(const ExecutionTime& time, const BatchForm& form) {
 
 std::string server_text(const SimulatedServer& server) {
   const BatchForm& form = server.form;
+  const std::string of_one = server.times.fewer.empty()
+                                 ? std::string()
+                                 : fmt::format(" (of one request {})", time_text(server.times.fewer[0].time, form));
   return fmt::format(
-      "{} at once, {} may wait; a prefill of {} a request takes {}, a decode {}, by the positions that are seen\n\n{}",
+      "{} at once, {} may wait; a prefill of {} a request takes {}, a decode {}{}, by the positions that are "
+      "seen\n\n{}",
       counted(form.slots, "request"), server.waiting, counted(form.chunk, "token"),
-      time_text(server.times.prefill, form), time_text(server.times.decode, form), serving_text(server.summary));
+      time_text(server.times.prefill, form), time_text(server.times.decode, form), of_one,
+      serving_text(server.summary));
 }
 
 std::string server_json(const SimulatedServer& server) {
   const auto time = [](const ExecutionTime& of) {
     return nlohmann::ordered_json{{"at_none_s", of.at_none_s}, {"per_position_s", of.per_position_s}};
   };
+  nlohmann::ordered_json fewer = nlohmann::ordered_json::array();
+  for (const auto& [sequences, of] : server.times.fewer) {
+    fewer.push_back(time(of));
+    fewer.back()["sequences"] = sequences;
+  }
   const nlohmann::ordered_json file = {{"format", "nlsplit-serving-simulation"},
                                        {"version", 1},
                                        {"slots", server.form.slots},
                                        {"chunk", server.form.chunk},
                                        {"context", server.form.context},
+                                       {"page", server.form.page},
+                                       {"pages", server.form.pages},
                                        {"waiting", server.waiting},
                                        {"prefill", time(server.times.prefill)},
                                        {"decode", time(server.times.decode)},
+                                       {"fewer_decodes", std::move(fewer)},
                                        {"copied_position_s", server.times.copied_position_s},
                                        {"summary", nlohmann::ordered_json::parse(summary_json(server.summary))}};
   return file.dump(2) + "\n";

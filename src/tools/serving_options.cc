@@ -93,4 +93,9 @@ Error prefill_is_not_served() {
       "plan");
 }
 
+Error pages_are_served() {
+  return unsupported(
+      "caches in pages are for `nlbench serve` and `nlsim serve`: leave `page` and `cache` out of the workload");
+}
+
 }  // namespace nlsplit::inline tools

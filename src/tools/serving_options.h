@@ -32,5 +32,7 @@ Result<RequestTrace> request_trace(const TraceArguments& arguments);
 
 // Of a plan with a `prefill` of its own.
 Error prefill_is_not_served();
+// What runs no batch of requests that come and go refuses a cache in pages.
+Error pages_are_served();
 
 }  // namespace nlsplit::inline tools

@@ -338,6 +338,26 @@ output %c
 )");
 }
 
+// The pages are those of all samples, however many there are.
+TEST(WithBatch, PagesStay) {
+  const Model model = zoo_model(
+                          "llama?layers=1&hidden=16&heads=2&kv_heads=2&ffn=32&vocab=40&length=1&context=12&page=4&"
+                          "pages=5",
+                          1)
+                          .value();
+  const Graph three = with_batch(model.graph, 3).value();
+  int states = 0;
+  for (const Value& value : three.values) {
+    const Shape& shape = value.type.shape;
+    EXPECT_TRUE(!value.state || shape == (Shape{5, 2, 4, 8})) << value.name;
+    EXPECT_TRUE(value.name != "pages" || shape == (Shape{3, 3}));
+    EXPECT_TRUE(value.name != "scores" || shape[0] == 3);
+    states += value.state ? 1 : 0;
+  }
+  EXPECT_EQ(states, 2);
+  EXPECT_EQ(with_batch(three, 1).value().values, model.graph.values);
+}
+
 TEST(WithBatch, WorkScalesAndComesBack) {
   for (const ZooEntry& entry : zoo()) {
     SCOPED_TRACE(entry.name);

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 
 #include "graph/elements.h"
@@ -220,6 +221,11 @@ TEST(CachedAttention, IsAttentionOverWhatIsThere) {
   }
 }
 
+Tensor halves(const Tensor& from) {
+  const std::vector<double> numbers(from.values.begin(), from.values.end());
+  return tensor_of({DType::f16, from.type.shape}, raw_of(DType::f16, std::span<const double>(numbers)));
+}
+
 // Wherever its pages are, a paged cache gives the bits that one in a piece gives.
 TEST(PagedAttention, HasTheBitsOfACacheInOnePiece) {
   const int64_t batch = 3, kv_heads = 2, keys = 600, page = 24, count = keys / page, size = 20;
@@ -241,14 +247,18 @@ TEST(PagedAttention, HasTheBitsOfACacheInOnePiece) {
     return pool;
   };
   const Attrs attrs = seeing(0.25);
-  const std::vector<Tensor> plain{q, k, v, lengths},
-      in_pages{q, paged(k), paged(v), lengths, whole({batch, count}, pages)};
-  ComputeDesc one = desc_of(Op::CachedAttention, attrs, plain), many = desc_of(Op::PagedAttention, attrs, in_pages);
-  for (const Isa isa : supported_levels()) {
-    const KernelLibrary library = KernelLibrary::load(isa).value();
-    one.kernel = many.kernel = {KernelName::cached_attention, isa};
-    EXPECT_EQ(choose_kernel(one, isa).value(), one.kernel);
-    expect_same_bits(run_kernel(library, many, pointers(in_pages))[0], run_kernel(library, one, pointers(plain))[0]);
+  const auto as_they_are = [](const Tensor& from) { return from; };
+  for (const auto& kept : {std::function<Tensor(const Tensor&)>(as_they_are), std::function(halves)}) {
+    const std::vector<Tensor> plain{q, kept(k), kept(v), lengths},
+        in_pages{q, kept(paged(k)), kept(paged(v)), lengths, whole({batch, count}, pages)};
+    ComputeDesc one = desc_of(Op::CachedAttention, attrs, plain), many = desc_of(Op::PagedAttention, attrs, in_pages);
+    for (const Isa isa : supported_levels()) {
+      const KernelLibrary library = KernelLibrary::load(isa).value();
+      one.kernel = many.kernel = {KernelName::cached_attention, isa};
+      EXPECT_EQ(choose_kernel(one, isa).value(), one.kernel);
+      EXPECT_EQ(choose_kernel(many, isa).value(), many.kernel);
+      expect_same_bits(run_kernel(library, many, pointers(in_pages))[0], run_kernel(library, one, pointers(plain))[0]);
+    }
   }
 }
 
@@ -258,10 +268,6 @@ TEST(CachedAttention, HalvesAreTheirNumbers) {
     for (const int64_t size : {8, 20, 64}) {
       const int64_t keys = 150, value_size = size + 3;
       const Tensor q = random_tensor({DType::f32, {2, 4, queries, size}}, 1), lengths = whole({2}, {150, 41});
-      const auto halves = [](const Tensor& from) {
-        const std::vector<double> numbers(from.values.begin(), from.values.end());
-        return tensor_of({DType::f16, from.type.shape}, raw_of(DType::f16, std::span<const double>(numbers)));
-      };
       const auto floats = [&](const Tensor& from) {
         const ComputeDesc cast = desc_of(Op::Cast, {{"to", std::string("f32")}}, {from});
         return run_reference(cast, {&from})[0];

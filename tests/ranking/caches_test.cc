@@ -84,5 +84,32 @@ TEST(Caches, CostWhatTheKernelThatWritesThemDoes) {
   EXPECT_NEAR(copied_s("layers"), expected_s(4, 24), 1e-15);
 }
 
+// Keys and values of three heads of 8 and three layers, in 9 pages of 4 positions for all; where heads are on two
+// machines each has its own of every page. A session for a server has decodes of fewer sequences.
+TEST(Caches, InPagesAreOneForAll) {
+  const Scenario scenario = scenario_of("chunk: 4, sequences: 6, page: 4, cache: 37");
+  const auto bytes_of = [&](const std::string& plan) {
+    const Session session = session_of_plan(scenario, plan);
+    std::vector<std::string> names;
+    std::vector<int64_t> all;
+    for (const Program& program : session.programs) names.push_back(program.name);
+    EXPECT_THAT(names, ElementsAre("prefill", "decode_1", "decode_2", "decode_4", "decode"));
+    EXPECT_TRUE(keeps_positions(session));
+    for (const DeviceProgram& device : session.programs.back().devices) {
+      all.push_back(0);
+      for (const Buffer& buffer : device.buffers) {
+        if (buffer.kind == BufferKind::state) all.back() += size_of(buffer.type).value() * buffer.instances;
+      }
+    }
+    return all;
+  };
+  const int64_t layer = 2 * 9 * 4 * 3 * 8 * 4;
+  EXPECT_THAT(bytes_of("one"), ElementsAre(3 * layer));
+  EXPECT_THAT(bytes_of("layers"), ElementsAre(layer, 2 * layer));
+  const std::vector<int64_t> heads = bytes_of("heads");
+  EXPECT_EQ(heads[0] + heads[1], 3 * layer);
+  EXPECT_EQ(scenario_of("chunk: 4, sequences: 6, page: 5").generation->context, 35);
+}
+
 }  // namespace
 }  // namespace nlsplit

@@ -166,6 +166,21 @@ const BadScenario bad_scenarios[] = {
     {"ChunkLongerThanThePrompt", "inference, batch: 16, micro_batches: [1, 4]", "generation, prompt: 8, chunk: 9",
      "s.yaml:2:48: chunk must be from 1 to 8, not 9"
        "\n  | workload: {mode: generation, prompt: 8, chunk: 9}"},
+    {"CacheWithoutPages", "inference, batch: 16, micro_batches: [1, 4]", "generation, cache: 64",
+     "s.yaml:2:37: 'cache' is of caches in pages: 'page' says how many positions a page has"
+       "\n  | workload: {mode: generation, cache: 64}"},
+    {"CacheWithoutRoomForASequence", "inference, batch: 16, micro_batches: [1, 4]", "generation, prompt: 8, tokens: 4, context: 17, page: 4, cache: 19",
+     "s.yaml:2:81: cache must be from 20 to 4194304000000, not 19"
+       "\n  | workload: {mode: generation, prompt: 8, tokens: 4, context: 17, page: 4, cache: 19}"},
+    {"PagesInMicroBatches", "inference, batch: 16, micro_batches: [1, 4]", "generation, sequences: 4, page: 4, micro_batches: 2",
+     "s.yaml:2:68: caches in pages are of all sequences: there are no micro-batches"
+       "\n  | workload: {mode: generation, sequences: 4, page: 4, micro_batches: 2}"},
+    {"PagesOfSeveralNumbers", "inference, batch: 16, micro_batches: [1, 4]", "generation, sequences: [2, 4], page: 4",
+     "s.yaml:2:55: with caches in pages 'sequences' is one number"
+       "\n  | workload: {mode: generation, sequences: [2, 4], page: 4}"},
+    {"PagesWithoutChunks", "inference, batch: 16, micro_batches: [1, 4]", "generation, chunk: 1, page: 4",
+     "s.yaml:2:46: with caches in pages prompts are taken in chunks: chunk is 2 or more"
+       "\n  | workload: {mode: generation, chunk: 1, page: 4}"},
     {"ContextTooShort", "inference, batch: 16, micro_batches: [1, 4]", "generation, prompt: 8, tokens: 4, context: 9",
      "s.yaml:2:61: context must be from 11 to 12582912, not 9"
        "\n  | workload: {mode: generation, prompt: 8, tokens: 4, context: 9}"},
@@ -440,7 +455,7 @@ const BadScenario bad_scenarios[] = {
      "s.yaml:8:11: switches must be a list; this is a single value"
        "\n  | switches: s"},
     {"WorkloadAsList", "{mode: inference, batch: 16, micro_batches: [1, 4]}", "[inference]",
-     "s.yaml:2:11: workload must be a map with the keys mode, batch, micro_batches, optimizer, learning_rate, clip, batch_norm, recompute, loss, all_reduce, all_reduce_buckets, seed, zero, prompt, tokens, sequences, chunk, context, candidates, arrivals; this is a list"
+     "s.yaml:2:11: workload must be a map with the keys mode, batch, micro_batches, optimizer, learning_rate, clip, batch_norm, recompute, loss, all_reduce, all_reduce_buckets, seed, zero, prompt, tokens, sequences, chunk, context, candidates, arrivals, page, cache; this is a list"
        "\n  | workload: [inference]"},
     {"MicroBatchesTooMany", "[1, 4]", "[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]",
      "s.yaml:2:55: at most 64 counts can be tried"

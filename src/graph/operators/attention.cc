@@ -55,12 +55,17 @@ Status check_sight(const Attrs& attrs) {
 }
 
 // Keys and values may be halves where queries are f32.
-Inferred infer_cached(Types inputs, const Attrs& attrs) {
-  RETURN_IF_ERROR(check_sight(attrs));
+Status check_kept_types(Types inputs) {
   RETURN_IF_ERROR(floats(inputs.first(1)));
   RETURN_IF_ERROR(floats(inputs.subspan(1, 2)));
   if (inputs[1].dtype != inputs[0].dtype && (inputs[0].dtype != DType::f32 || !is_half(inputs[1].dtype)))
     return invalid_input(fmt::format("{} of keys {}", to_string(inputs[0]), to_string(inputs[1])));
+  return ok_status();
+}
+
+Inferred infer_cached(Types inputs, const Attrs& attrs) {
+  RETURN_IF_ERROR(check_sight(attrs));
+  RETURN_IF_ERROR(check_kept_types(inputs));
   const Shape &q = inputs[0].shape, &k = inputs[1].shape, &v = inputs[2].shape;
   const bool four = q.size() == 4 && k.size() == 4 && v.size() == 4;
   const auto none = [](int64_t extent) { return extent < 1; };
@@ -75,7 +80,7 @@ Inferred infer_cached(Types inputs, const Attrs& attrs) {
 
 Inferred infer_paged(Types inputs, const Attrs& attrs) {
   RETURN_IF_ERROR(check_sight(attrs));
-  RETURN_IF_ERROR(floats(inputs.first(3)));
+  RETURN_IF_ERROR(check_kept_types(inputs));
   const Shape &q = inputs[0].shape, &k = inputs[1].shape, &v = inputs[2].shape, &pages = inputs[4].shape;
   const bool four = q.size() == 4 && k.size() == 4 && v.size() == 4;
   const auto none = [](int64_t extent) { return extent < 1; };

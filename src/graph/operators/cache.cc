@@ -79,12 +79,19 @@ bool tensor_scatter_piece(const PieceQuery& q, NodePiece& piece) {
   return true;
 }
 
+// Heads and the elements of a position: every sample's pages are in the one pool.
+bool paged_scatter_piece(const PieceQuery& q, NodePiece& piece) {
+  if (q.axis != 1 && q.axis != 3) return false;
+  piece.inputs[0] = piece.inputs[1] = same_axis(q);
+  return true;
+}
+
 }  // namespace
 
 // clang-format off
 //  operator                  inputs attributes     types                 work      batch        split                 gradient     traits        scalars
 ROW_OF_SCALARS(TensorScatter, 2, 4,  tensor_scatter_attrs, infer_tensor_scatter, no_flops, keeps_pairs, tensor_scatter_piece, of_a_cache, plain_in_onnx | changes_first, &of_tensor_scatter)
-ROW_OF_SCALARS(PagedScatter,  4, 5,  no_attrs,      infer_paged_scatter,  no_flops, keeps_none,  no_split,             of_a_cache, not_in_onnx | changes_first,   &of_paged_scatter)
+ROW_OF_SCALARS(PagedScatter,  4, 5,  no_attrs,      infer_paged_scatter,  no_flops, keeps_none,  paged_scatter_piece,  of_a_cache, not_in_onnx | changes_first,   &of_paged_scatter)
 // clang-format on
 
 }  // namespace nlsplit::inline graph

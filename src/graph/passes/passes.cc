@@ -47,6 +47,7 @@ Status follow_batch(const Graph& graph, const Node& node, std::vector<bool>& bat
   if (node.inputs.size() > 64)
     return unsupported(fmt::format("node {} ({}) has more than 64 operands", node.name, name_of(node.op)));
   const uint64_t mask = batched_mask(node.inputs, batched);
+  if (node.op == Op::PagedScatter && (mask & 1) == 0) return ok_status();  // into the pages of all samples
   const bool result = mask != 0;
   if (result && !info(node.op).keeps_batch(input_types(graph, node), mask, node.attrs)) {
     return unsupported(fmt::format("node {} ({}) mixes samples of the batch", node.name, name_of(node.op)));
@@ -80,6 +81,16 @@ Error no_such_pass(std::string_view name) {
   return invalid_input(fmt::format("no pass is called \"{}\"{}; there are {}; or write all or none", name,
                                    near.empty() ? "" : fmt::format(", did you mean {}?", near),
                                    fmt::join(names, ", ")));
+}
+
+// [value]: a state with a place for each sample. Pages belong to whoever has them.
+std::vector<bool> states_of_samples(const Graph& graph) {
+  std::vector<bool> of_samples(graph.values.size(), false);
+  for (size_t v = 0; v < graph.values.size(); ++v) of_samples[v] = graph.values[v].state;
+  for (const Node& node : graph.nodes) {
+    if (node.op == Op::PagedScatter) of_samples[node.inputs[0].index()] = false;
+  }
+  return of_samples;
 }
 
 }  // namespace
@@ -128,9 +139,8 @@ Result<Graph> optimize(const Graph& graph, WeightStore& weights, Purpose purpose
 
 Result<std::vector<bool>> batched_values(const Graph& graph) {
   if (const auto batch = batch_of(graph); !batch) return batch.error();
-  std::vector<bool> batched(graph.values.size(), false);
+  std::vector<bool> batched = states_of_samples(graph);
   for (const ValueId input : graph.inputs) batched[input.index()] = true;
-  for (size_t v = 0; v < graph.values.size(); ++v) batched[v] = batched[v] || graph.values[v].state;
   for (const Node& node : graph.nodes) RETURN_IF_ERROR(follow_batch(graph, node, batched));
   for (const ValueId output : graph.outputs) {
     if (!batched[output.index()])
@@ -144,9 +154,11 @@ Result<Graph> with_batch(const Graph& graph, int64_t batch) {
   ASSIGN_OR_RETURN(const int64_t old, batch_of(graph));
   if (old == batch) return graph;
   ASSIGN_OR_RETURN(const std::vector<bool> batched, batched_values(graph));
+  const std::vector<bool> of_samples = states_of_samples(graph);
   Graph out = graph;
-  for (Value& value : out.values) {
-    if (value.kind != ValueKind::input && !value.state) continue;
+  for (size_t v = 0; v < out.values.size(); ++v) {
+    Value& value = out.values[v];
+    if (value.kind != ValueKind::input && !of_samples[v]) continue;
     value.type.shape[0] = batch;
     if (const Status sound = check_type(value.type); !sound.ok()) {
       return invalid_input(fmt::format("{} {} at batch {}: {}", value.state ? "state" : "input", value.name, batch,

@@ -95,8 +95,16 @@ Caches caches_of(ZooNet& net, const LlamaSizes& sizes) {
                   .type = sizes.cache_bits == 16 ? DType::f16 : DType::f32,
                   .begins = net.tokens("begins", {1}),
                   .lengths = net.tokens("lengths", {1}),
+                  .page = sizes.page,
+                  .pages = sizes.pages,
+                  .page_table = {},
+                  .counts = {},
                   .cosines = {},
                   .sines = {}};
+  if (sizes.page > 0) {
+    cache.page_table = net.tokens("pages", {1, sizes.context / sizes.page});
+    cache.counts = net.tokens("counts", {1});
+  }
   cache.cosines =
       net.half_table("model.rotary.cosines", Formula::rotary_cos, table, sizes.rotary_base, sizes.rotary_factors);
   cache.sines =
@@ -124,6 +132,11 @@ std::string wrong_context(const LlamaSizes& sizes) {
     return fmt::format("cache_bits {} are neither 32 nor 16", sizes.cache_bits);
   if (sizes.context == 0 && sizes.cache_bits != 32) return "cache_bits need a context";
   if (sizes.context == 0 && sizes.candidates > 1) return "candidates need a context";
+  if (sizes.context == 0 && (sizes.page > 0 || sizes.pages > 0)) return "pages need a context";
+  if ((sizes.page == 0) != (sizes.pages == 0)) return "page and pages are given together";
+  if (sizes.page > 0 && (sizes.page > sizes.context || sizes.context % sizes.page != 0))
+    return fmt::format("context {} is not a multiple of page {}", sizes.context, sizes.page);
+  if (sizes.pages > most) return fmt::format("pages {} are more than {}", sizes.pages, most);
   if (sizes.context == 0) return {};
   if (sizes.context < sizes.length || sizes.context > most)
     return fmt::format("context {} is not from the length, {}, to {}", sizes.context, sizes.length, most);

@@ -38,6 +38,9 @@ struct LlamaSizes {  // Llama 3 8B's; head width even, heads a multiple of kv_he
   int64_t context = 0;
   int64_t candidates = 1;   // how many of these
   int64_t cache_bits = 32;  // of a kept number: 32, f32, or 16, f16
+  // Of caches that sequences share: positions of a page, a divisor of the context, and pages for all sequences. 0: each
+  // sequence has its own cache, of the whole context.
+  int64_t page = 0, pages = 0;
 };
 int64_t head_of(const LlamaSizes& sizes);  // the width of one
 bool is_local(const LlamaSizes& sizes, int64_t layer);
@@ -56,6 +59,10 @@ std::string wrong_experts(const LlamaSizes& sizes);
 // and the outputs are, best first, scores f32[1, candidates] (of the logits) and candidates f32[1, candidates]. Tokens
 // behind `last` mean nothing: the next execution writes over them. A state of each layer has its keys, another one its
 // values, both f32[1, kv_heads, context, head], or f16.
+//
+// Caches in pages are states f32[pages, kv_heads, page, head], the same for any number of sequences. Two inputs more:
+//   pages i64[1, context / page]  where the sequence's positions lie
+//   counts i64[1]                 so many of these tokens are written, the first ones
 Model build_llama(const LlamaSizes& sizes, ZooNet net);
 
 }  // namespace nlsplit::inline graph

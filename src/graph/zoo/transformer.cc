@@ -159,10 +159,14 @@ ValueId attention_over_cache(ZooNet& net, const std::string& name, ValueId q, Va
     if (!cache.cosines.valid() || is_value) return value;
     return net.node(Op::RotaryEmbedding, name + part + "_rotary", {value, cache.cosines, cache.sines, cache.begins});
   };
+  const bool paged = cache.page > 0;
   const auto kept = [&](const std::string& part, ValueId value) {
-    const ValueId past = net.state(name + ".past_" + part, {cache.type, {x[0], kv_heads, cache.positions, d}});
+    const Shape shape = paged ? Shape{cache.pages, kv_heads, cache.page, d} : Shape{x[0], kv_heads, cache.positions, d};
+    const ValueId past = net.state(name + ".past_" + part, {cache.type, shape});
     if (cache.type != DType::f32)
       value = net.node(Op::Cast, name + ".new_" + part, {value}, {{"to", std::string(name_of(cache.type))}});
+    if (paged)
+      return net.node(Op::PagedScatter, name + "." + part, {past, value, cache.begins, cache.page_table, cache.counts});
     return net.node(Op::TensorScatter, name + "." + part, {past, value, cache.begins},
                     {{"axis", int64_t{-2}}, {"mode", std::string("linear")}});
   };
@@ -170,7 +174,9 @@ ValueId attention_over_cache(ZooNet& net, const std::string& name, ValueId q, Va
   k = by_head(".k", k, kv_heads, false);
   v = by_head(".v", v, kv_heads, true);
   const ValueId keys = kept("keys", k), values = kept("values", v);
-  const ValueId context = net.node(Op::CachedAttention, name + ".context", {q, keys, values, cache.lengths},
+  std::vector<ValueId> operands = {q, keys, values, cache.lengths};
+  if (paged) operands.push_back(cache.page_table);
+  const ValueId context = net.node(paged ? Op::PagedAttention : Op::CachedAttention, name + ".context", operands,
                                    {{"causal", int64_t{1}},
                                     {"scale", scale_of(spec, d)},
                                     {"softcap", spec.softcap},

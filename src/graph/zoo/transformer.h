@@ -46,9 +46,11 @@ ValueId attention(ZooNet& net, const std::string& name, ValueId q, ValueId k, Va
 // What attention over a sequence that goes on needs besides (graph/zoo/llama.h).
 struct CacheSpec {
   int64_t positions = 0;
-  DType type = DType::f32;  // or f16: new keys and values are rounded once
-  ValueId begins, lengths;  // inputs
-  ValueId cosines, sines;   // tables of positions; none: nothing is rotated
+  DType type = DType::f32;      // or f16: new keys and values are rounded once
+  ValueId begins, lengths;      // inputs
+  int64_t page = 0, pages = 0;  // LlamaSizes'
+  ValueId page_table, counts;   // inputs of caches in pages
+  ValueId cosines, sines;       // tables of positions; none: nothing is rotated
 };
 // attention() of the tokens that the cache "NAME.past_keys", "NAME.past_values" has, and of these, which it then has
 // too.

@@ -47,6 +47,8 @@ constexpr ZooParameter llama_parameters[] = {{"layers", 32, "decoder layers"},
                                              {"context", 0, "positions that are kept, of a sequence that goes on"},
                                              {"candidates", 1, "next tokens that it gives"},
                                              {"cache_bits", 32, "of a number that is kept, or 16"},
+                                             {"page", 0, "positions of a page, of caches that sequences share"},
+                                             {"pages", 0, "of these, for all sequences"},
                                              {"weight_bits", 32, "of a matrix' numbers: f32; 16 f16, 8 q8_0, 4 q4_0"}};
 
 constexpr ZooParameter qwen3_moe_parameters[] = {
@@ -63,6 +65,8 @@ constexpr ZooParameter qwen3_moe_parameters[] = {
     {"context", 0, "positions that are kept, of a sequence that goes on"},
     {"candidates", 1, "next tokens that it gives"},
     {"cache_bits", 32, "of a number that is kept, or 16"},
+    {"page", 0, "positions of a page, of caches that sequences share"},
+    {"pages", 0, "of these, for all sequences"},
     {"weight_bits", 32, "of a matrix' numbers: f32; 16 f16, 8 q8_0, 4 q4_0"}};
 
 constexpr int64_t largest_image = 4096;
@@ -182,6 +186,8 @@ Result<Model> make_llama(uint64_t seed, const ZooValues& v) {
   sizes.context = v.at("context");
   sizes.candidates = v.at("candidates");
   sizes.cache_bits = v.at("cache_bits");
+  sizes.page = v.at("page");
+  sizes.pages = v.at("pages");
   if (const std::string wrong = wrong_context(sizes); !wrong.empty()) return invalid_input(wrong);
   ASSIGN_OR_RETURN(StoredTypes stored, stored_types(v, sizes));
   return build_llama(sizes, ZooNet("llama", seed, std::move(stored)));
@@ -200,6 +206,8 @@ Result<Model> make_qwen3_moe(uint64_t seed, const ZooValues& v) {
   sizes.context = v.at("context");
   sizes.candidates = v.at("candidates");
   sizes.cache_bits = v.at("cache_bits");
+  sizes.page = v.at("page");
+  sizes.pages = v.at("pages");
   for (const std::string& wrong : {wrong_context(sizes), wrong_experts(sizes)}) {
     if (!wrong.empty()) return invalid_input(wrong);
   }

@@ -29,14 +29,12 @@ std::string refuse_attention(const ComputeDesc& desc) {
   return desc.inputs.size() == 3 ? refuse_other_steps(desc) : "its masks and steps are of f32";
 }
 
-// Of a cache that is not in pages keys and values may be f16.
+// Keys and values may be f16.
 std::string refuse_kept_types(const ComputeDesc& desc) {
   if (desc.inputs[0].dtype != DType::f32) return fmt::format("{} is not f32", to_string(desc.inputs[0]));
-  const bool may_be_f16 = desc.op == Op::CachedAttention;
   for (const size_t i : {1, 2}) {
     const DType type = desc.inputs[i].dtype;
-    if (type != DType::f32 && !(may_be_f16 && type == DType::f16))
-      return fmt::format("{} is not f32{}", to_string(desc.inputs[i]), may_be_f16 ? " or f16" : "");
+    if (type != DType::f32 && type != DType::f16) return fmt::format("{} is not f32 or f16", to_string(desc.inputs[i]));
   }
   return {};
 }
