@@ -51,6 +51,11 @@ Blocks blocks_of(const Graph& graph, const SearchCosts& costs) {
   const size_t border =
       *std::min_element(begin, end, [&](size_t a, size_t b) { return costs.cut_bytes[a] < costs.cut_bytes[b]; });
   for (size_t k = 0; k + 1 < longest.count; ++k) blocks.ends.push_back(border + k * longest.period);
+  // The last layer may be another one than those before it: of a language model only one token leaves its attention.
+  const size_t behind = border + (longest.count - 1) * longest.period;
+  if (graph.nodes.size() >= longest.begin + (longest.count + 1) * longest.period &&
+      std::ranges::binary_search(cuts, behind))
+    blocks.ends.push_back(behind);
   blocks.ends.push_back(graph.nodes.size());
   blocks.memory = memory_of(graph, blocks.ends);
   return blocks;
