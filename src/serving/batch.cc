@@ -120,7 +120,7 @@ void Batch::leave(size_t slot) {
   of.known = of.seen;
   of.made = of.most = 0;
   of.left = ++left_;
-  if (is_paged()) cut_pages(of, (of.seen + form_.page - 1) / form_.page);
+  if (is_paged()) cut_pages(of, pages_for(of.seen, form_.page));
 }
 
 void Batch::leave_nothing(size_t slot) {

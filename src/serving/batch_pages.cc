@@ -7,11 +7,6 @@
 #include "serving/batch.h"
 
 namespace nlsplit::inline serving {
-namespace {
-
-int64_t pages_for(int64_t positions, int64_t page) { return (positions + page - 1) / page; }
-
-}  // namespace
 
 // Pages that no running sequence has can be had, but those which are reused.
 bool Batch::has_pages_for(const SlotChoice& taken, int64_t prompt) const {

@@ -8,13 +8,15 @@
 
 namespace nlsplit::inline serving {
 
+// That so many positions take.
+inline int64_t pages_for(int64_t positions, int64_t page) { return (positions + page - 1) / page; }
+
 class PagePool {
  public:
   explicit PagePool(int64_t pages) : users_(static_cast<size_t>(pages), 0) {
     for (int64_t page = pages; page > 0; --page) free_.push_back(static_cast<int>(page - 1));
   }
 
-  int64_t pages() const { return std::ssize(users_); }
   int64_t free() const { return std::ssize(free_); }
   // One that nobody has. Expects that there is one.
   int take() {
