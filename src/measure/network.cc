@@ -63,7 +63,7 @@ Result<BusyFigures> measure_overheads(const LaunchArguments& arguments, const st
   constexpr int turns = 5;
   const std::string folder = set + "/" + pair.folder, trace = folder + ".json";
   std::array<std::vector<double>, 2> taken;
-  std::vector<double> chores_s;
+  std::vector<double> computations_s;
   for (int turn = 0; turn < turns && !interrupted(); ++turn) {
     ASSIGN_OR_RETURN(const ChildEnd end,
                      launch(arguments, folder, {pair.a, pair.b}, {"--trace", trace, "--repeats", "3"}));
@@ -72,20 +72,21 @@ Result<BusyFigures> measure_overheads(const LaunchArguments& arguments, const st
     ASSIGN_OR_RETURN(const BusyTimes more, busy_times(text, trace));
     for (size_t device = 0; device < 2; ++device)
       taken[device].insert(taken[device].end(), more.taken[device].begin(), more.taken[device].end());
-    chores_s.push_back(more.chore_s);
+    computations_s.push_back(more.computation_s);
   }
   // Below zero it is noise.
   const auto per_byte = [&](const std::vector<double>& differences) {
     return differences.empty() ? 0 : std::max(0.0, quantile(differences, 0.5)) / static_cast<double>(pair.bytes);
   };
-  return BusyFigures{{per_byte(taken[0]), per_byte(taken[1])}, chores_s.empty() ? 0 : std::ranges::min(chores_s)};
+  return BusyFigures{{per_byte(taken[0]), per_byte(taken[1])},
+                     computations_s.empty() ? 0 : std::ranges::min(computations_s)};
 }
 
 Result<Seconds> measure_clear_to_send_delay(const LaunchArguments& arguments, const std::string& set,
                                             const ClearToSendTest& test) {
   double waits = 0;
-  for (const bool loud : {false, true}) {
-    const std::string folder = set + "/" + (loud ? test.loud : test.quiet), trace = folder + ".json";
+  for (const bool with_bulk : {false, true}) {
+    const std::string folder = set + "/" + (with_bulk ? test.with_bulk : test.alone), trace = folder + ".json";
     ASSIGN_OR_RETURN(const ChildEnd end,
                      launch(arguments, folder, {test.a, test.b}, {"--trace", trace, "--repeats", "1"}));
     if (end.code != 0) return launch_error(end, fmt::format("messages between {} and {}", test.a, test.b));
@@ -99,11 +100,12 @@ Result<Seconds> measure_clear_to_send_delay(const LaunchArguments& arguments, co
 namespace {
 
 // A slot of a saved busy pair then computes for so long, or for as long as it did.
-Status shorten(const std::string& folder, double slot_s, double chore_s) {
+Status shorten(const std::string& folder, double slot_s, double computation_s) {
   constexpr double most = 1e6;
-  if (chore_s <= 0) return ok_status();
+  if (computation_s <= 0) return ok_status();
   ASSIGN_OR_RETURN(SavedProgram saved, load_program(folder));
-  saved.program = with_fewer_chores(std::move(saved.program), static_cast<int>(std::min(slot_s / chore_s, most)) + 1);
+  saved.program =
+      with_fewer_computations(std::move(saved.program), static_cast<int>(std::min(slot_s / computation_s, most)) + 1);
   saved.unsplit = saved.program;
   RETURN_IF_ERROR(verify(saved.program));
   return save_program(folder, saved, {});
@@ -112,11 +114,11 @@ Status shorten(const std::string& folder, double slot_s, double chore_s) {
 }  // namespace
 
 Result<double> measure_longer(const LaunchArguments& arguments, const std::string& set, const MessageTest& test,
-                              const MessageCost& alone, double chore_s) {
+                              const MessageCost& alone, double computation_s) {
   constexpr int turns = 5, repeats = 1;
   const double alone_s = (alone.latency * test.messages + bytes(test.bytes) / alone.bandwidth).value();
   const std::string folder = set + "/" + test.folder;
-  RETURN_IF_ERROR(shorten(folder, 2 * alone_s / test.messages, chore_s));
+  RETURN_IF_ERROR(shorten(folder, 2 * alone_s / test.messages, computation_s));
   std::vector<double> longer;
   for (int turn = 0; turn < turns && !interrupted(); ++turn) {
     ASSIGN_OR_RETURN(const Played played, run_saved(arguments, folder, {test.a, test.b}, repeats));

@@ -1,5 +1,5 @@
-// Small Programs that are played to measure a network: messages there and back, computing with and without messages.
-// validate/network_tests.h makes them.
+// Runs small Programs to measure a network: ping-pong, computing with and without messages. validate/network_tests.h
+// makes the Programs.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ namespace nlsplit::inline measure {
 Result<NetworkTests> make_network_tests(const std::string& nlsim, const std::string& scenario,
                                         const std::string& folder, Bytes eager_limit);
 
-// Plays it up to three times, if something disturbs it.
+// Runs it, up to three times if the runs are disturbed.
 Result<RouteFit> play(const LaunchArguments& arguments, const std::string& set, const PingPongTest& test,
                       Bytes eager_limit);
 
@@ -28,23 +28,23 @@ struct Played {
 Result<Played> run_saved(const LaunchArguments& arguments, const std::string& folder,
                          const std::vector<std::string>& hosts, int repeats);
 
-// What messages take from the computing of both ends: the median of differences, with and without, in turns. `slowed`
-// stays 0.
+// The time that messages take from the computing of both ends: the median of differences between interleaved halves
+// with and without messages. Does not set `slowed`.
 struct BusyFigures {
   Overheads overheads;
-  double chore_s = 0;  // of one of the pair's computations, on the faster device
+  double computation_s = 0;  // of one of the pair's computations, on the faster device
 };
 Result<BusyFigures> measure_overheads(const LaunchArguments& arguments, const std::string& set, const BusyPair& pair);
 
-// MeasuredRoute::clear_to_send_delay of messages from test.a to test.b: medians, with what comes the other way and
-// without.
+// MeasuredRoute::clear_to_send_delay of messages from test.a to test.b: the difference of medians with and without a
+// long message in the other direction.
 Result<Seconds> measure_clear_to_send_delay(const LaunchArguments& arguments, const std::string& set,
                                             const ClearToSendTest& test);
 
-// How many seconds longer than `alone` a message of a test takes, whose ends compute: the median of some runs, none
-// below zero. They compute for as long as two messages take: so many computations of `chore_s`, or as many as the test
-// has.
+// How many seconds longer than `alone` a message of a test takes while both ends compute: the median of some runs, at
+// least zero. They compute for as long as two messages take, as computation_s (the time of a computation) says; at most
+// the test's number of computations.
 Result<double> measure_longer(const LaunchArguments& arguments, const std::string& set, const MessageTest& test,
-                              const MessageCost& alone, double chore_s);
+                              const MessageCost& alone, double computation_s);
 
 }  // namespace nlsplit::inline measure

@@ -191,7 +191,7 @@ void Samples::write_to(Profile& profile, const Profile* before) const {
   }
 }
 
-bool Samples::company_settled(const Profile& profile) const {
+bool Samples::beside_settled(const Profile& profile) const {
   for (size_t i = 0; i < measurables_.size(); ++i) {
     if (settled_here(i)) continue;
     const auto known = profile.kernels.find(measurables_[i].key);
@@ -201,7 +201,7 @@ bool Samples::company_settled(const Profile& profile) const {
   return true;
 }
 
-void Samples::write_company_to(Profile& profile, const Profile* before) const {
+void Samples::write_beside_to(Profile& profile, const Profile* before) const {
   const double slower = slowness();
   for (size_t i = 0; i < measurables_.size(); ++i) {
     const auto known = profile.kernels.find(measurables_[i].key);
@@ -209,7 +209,7 @@ void Samples::write_company_to(Profile& profile, const Profile* before) const {
     const MeasuredCost now = cost(i);
     known->second.beside = now.median * slower;
     const MeasuredCost* earlier = find_in(before, measurables_[i].key);
-    if (earlier != nullptr && earlier->beside.value() > 0) {  // samples alone and in company are about as many
+    if (earlier != nullptr && earlier->beside.value() > 0) {  // as many samples alone as beside copies
       const double share = static_cast<double>(now.repeats) / (now.repeats + earlier->repeats);
       known->second.beside = known->second.beside * share + earlier->beside * (1 - share);
     }

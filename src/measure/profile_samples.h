@@ -56,8 +56,8 @@ class Samples {
   // What has enough samples; without the gaps. before: what these samples are pooled with, instead of one staying.
   void write_to(Profile& profile, const Profile* before = nullptr) const;
   // The same of samples taken with copies of the network beside it: MeasuredCost::beside of what was measured alone.
-  bool company_settled(const Profile& profile) const;
-  void write_company_to(Profile& profile, const Profile* before = nullptr) const;
+  bool beside_settled(const Profile& profile) const;
+  void write_beside_to(Profile& profile, const Profile* before = nullptr) const;
 
  private:
   struct Sample {

@@ -32,13 +32,13 @@ int64_t largest_message(const Route& route) {
   return std::clamp<int64_t>(static_cast<int64_t>(route.narrowest.value() * longest_s), 4 << 20, 64 << 20);
 }
 
-// A computation of busy pairs and the like takes about so long with AVX-512 (kernels_bench, single/v4/erf: Zen 5), up
-// to five times as long with less.
-constexpr double chore_s = 5e-6;
+// Time of one computation of the tests with AVX-512 (kernels_bench, single/v4/erf: Zen 5); up to five times as long on
+// other levels.
+constexpr double computation_s = 5e-6;
 
-// Of a ping-pong between devices whose computing is emulated: what both compute between two messages, and how long it
-// takes by their clocks. A clock only adds to what kernels take, so they are few.
-constexpr int emulated_chores = 8;
+// Of a ping-pong between devices with emulated compute: the computations between two messages, and their time by the
+// clock. A clock can only add to the kernels' time, so there are few computations.
+constexpr int emulated_computations = 8;
 constexpr double stage_s = 1e-3;
 
 class NetworkSet {
@@ -66,7 +66,7 @@ class NetworkSet {
         for (const auto& [from, to] : {std::pair{a, b}, {b, a}}) {
           const Device *sender = device_on(from), *receiver = device_on(to);
           if (sender == nullptr || receiver == nullptr) continue;
-          RETURN_IF_ERROR(add_answers(*sender, *receiver));
+          RETURN_IF_ERROR(add_clear_to_send(*sender, *receiver));
           // Emulated compute mostly sleeps, and its processor has time for messages.
           if (sender->slowdown == 0 && receiver->slowdown == 0) RETURN_IF_ERROR(add_busy_pairs(*sender, *receiver));
         }
@@ -98,9 +98,9 @@ class NetworkSet {
     // What a GPU's messages take besides, its copies, has its own figures: its host computes nothing here.
     if (ping != nullptr && !is_gpu(ping->level.isa)) options.level_a = ping->level;
     if (pong != nullptr && !is_gpu(pong->level.isa)) options.level_b = pong->level;
-    // Stages that are emulated sleep, and whoever sleeps wakes later than who computes.
+    // Stages with emulated compute sleep, and a thread that sleeps wakes up later than one that computes.
     const bool emulated = options.level_a && options.level_b && ping->slowdown > 0 && pong->slowdown > 0;
-    if (emulated) options.chores = emulated_chores;
+    if (emulated) options.computations = emulated_computations;
     PingPong test = ping_pong(name(a), name(b), options);
     const std::string folder = fmt::format("g{}", set_.tests.size() + 1);
     set_.tests.push_back({folder, name(a), name(b), std::move(test.sizes)});
@@ -109,17 +109,17 @@ class NetworkSet {
 
   Status add_crossing(size_t a, size_t b) {
     ASSIGN_OR_RETURN(const Route route, find_path(cluster_, HostId(a), HostId(b)));
-    // One each way, so that no answer waits for the message before it; as long as several.
+    // One message in each direction, so that no clear to send queues behind another message; as long as several.
     const int64_t size = std::min<int64_t>(4 * large_message(route), 64 << 20);
     const MessageTest test{fmt::format("c{}", set_.crossings.size() + 1), name(a), name(b), size, 1};
     set_.crossings.push_back(test);
     return save(test.folder, crossing(test.a, test.b, size, set_.eager_limit));
   }
 
-  Status add_answers(const Device& sender, const Device& receiver) {
+  Status add_clear_to_send(const Device& sender, const Device& receiver) {
     ASSIGN_OR_RETURN(const Route route, find_path(cluster_, sender.host, receiver.host));
-    // The long message has been agreed on and fills what can be filled when the other one asks, and goes on for long
-    // enough after it: several times what Open MPI and a socket hold (1 MiB).
+    // When the short message is requested, the long one is in progress, has filled the buffers of Open MPI and the
+    // socket (1 MiB), and has several times as much left to send.
     constexpr double waits_s = 0.1;
     const double lasts_s = std::max(waits_s, 40 * route.rendezvous.latency.value());
     ClearToSendOptions options;
@@ -128,15 +128,15 @@ class NetworkSet {
     options.bulk_bytes =
         std::clamp<int64_t>(static_cast<int64_t>(route.narrowest.value() * lasts_s), 2 << 20, 64 << 20) / 64 * 64;
     const double moves_s = static_cast<double>(options.bulk_bytes) / route.narrowest.value();
-    options.chores = std::max(1, static_cast<int>(moves_s / 20 / chore_s));
-    const size_t number = set_.answers.size() + 1;
+    options.computations = std::max(1, static_cast<int>(moves_s / 20 / computation_s));
+    const size_t number = set_.clear_to_send.size() + 1;
     const ClearToSendTest test{fmt::format("x{}", number), fmt::format("y{}", number), name(sender.host.index()),
                                name(receiver.host.index())};
-    set_.answers.push_back(test);
+    set_.clear_to_send.push_back(test);
     for (const bool bulk : {false, true}) {
       options.bulk = bulk;
-      RETURN_IF_ERROR(
-          save(bulk ? test.loud : test.quiet, answers(test.a, test.b, sender.level, receiver.level, options)));
+      RETURN_IF_ERROR(save(bulk ? test.with_bulk : test.alone,
+                           clear_to_send_pair(test.a, test.b, sender.level, receiver.level, options)));
     }
     return ok_status();
   }
@@ -148,8 +148,8 @@ class NetworkSet {
     BusyPairOptions options;
     options.eager_limit = set_.eager_limit;
     options.slots = 16;
-    options.quiet_too = true;
-    const double busy_s = 0.75 * options.chores * chore_s;
+    options.also_without_messages = true;
+    const double busy_s = 0.75 * options.computations * computation_s;
     options.message_bytes =
         std::clamp<int64_t>(static_cast<int64_t>(route.narrowest.value() * busy_s) / 64 * 64, 64 << 10, 32 << 20);
     BusyPair pair{fmt::format("b{}", set_.pairs.size() + 1), a, b, options.message_bytes};
@@ -178,7 +178,7 @@ class NetworkSet {
     options.eager_limit = set_.eager_limit;
     options.message_bytes = messages.bytes;
     options.slots = messages.count;
-    options.chores = static_cast<int>(6000 * std::clamp(moves_s / long_s, 1.0, 20.0));
+    options.computations = static_cast<int>(6000 * std::clamp(moves_s / long_s, 1.0, 20.0));
     tests.push_back(
         {fmt::format("{}{}", prefix, tests.size() + 1), a, b, messages.bytes * messages.count, messages.count});
     return save(tests.back().folder, busy_pair(a, b, sender.level, receiver.level, options));

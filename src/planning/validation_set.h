@@ -13,7 +13,7 @@ struct ValidationSetArguments {
   uint64_t seed = 1;
   // Also the plans among which the best one is with this probability, first, if costs have spreads; 0: not asked for.
   double confidence = 0;
-  // plans.json of an earlier set: its plans, in its order, predicted with the scenario's costs of today. Nothing is
+  // plans.json of an earlier set: its plans, in its order, predicted with the scenario's current costs. Nothing is
   // ranked.
   std::string plans = {};
   // A file of corrections. Then the plans are predicted with these, and nothing but the predictions is written.

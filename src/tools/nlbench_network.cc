@@ -70,7 +70,7 @@ class Measurement {
   Result<NetworkProfile> run() {
     RETURN_IF_ERROR(each(set_.tests, "measuring messages", &Measurement::alone));
     RETURN_IF_ERROR(each(set_.crossings, "measuring messages both ways at once", &Measurement::both_ways));
-    RETURN_IF_ERROR(each(set_.answers, "measuring clear-to-send delays", &Measurement::answers));
+    RETURN_IF_ERROR(each(set_.clear_to_send, "measuring clear-to-send delays", &Measurement::clear_to_send));
     RETURN_IF_ERROR(each(set_.pairs, "measuring what messages take from computing", &Measurement::overheads));
     RETURN_IF_ERROR(each(set_.busy, "measuring handshakes while both ends compute", &Measurement::busy));
     RETURN_IF_ERROR(each(set_.slowed, "measuring messages while both ends compute", &Measurement::slowed));
@@ -117,7 +117,7 @@ class Measurement {
     return ok_status();
   }
 
-  Status answers(const ClearToSendTest& test) {
+  Status clear_to_send(const ClearToSendTest& test) {
     ASSIGN_OR_RETURN(way(test.a, test.b).clear_to_send_delay, measure_clear_to_send_delay(launch_, dir_, test));
     return ok_status();
   }
@@ -125,7 +125,7 @@ class Measurement {
   Status overheads(const BusyPair& pair) {
     ASSIGN_OR_RETURN(const BusyFigures figures, measure_overheads(launch_, dir_, pair));
     way(pair.a, pair.b).overheads = figures.overheads;
-    chores_s_[{pair.a, pair.b}] = figures.chore_s;
+    computations_s_[{pair.a, pair.b}] = figures.computation_s;
     return ok_status();
   }
 
@@ -144,14 +144,14 @@ class Measurement {
   }
 
   Result<double> longer(const MessageTest& test) {
-    return measure_longer(launch_, dir_, test, way(test.a, test.b).rendezvous, chores_s_[{test.a, test.b}]);
+    return measure_longer(launch_, dir_, test, way(test.a, test.b).rendezvous, computations_s_[{test.a, test.b}]);
   }
 
   const LaunchArguments& launch_;
   const NetworkTests& set_;
   const std::string& dir_;
   NetworkProfile profile_;
-  std::map<std::pair<std::string, std::string>, double> chores_s_;  // by hosts: BusyFigures::chore_s
+  std::map<std::pair<std::string, std::string>, double> computations_s_;  // by hosts: BusyFigures::computation_s
 };
 
 // Before minutes are spent: does every pair have its ranks, and is one host at most this machine?

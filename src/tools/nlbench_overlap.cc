@@ -147,7 +147,7 @@ Status measure_overlap(const OverlapArguments& arguments) {
   BusyPairOptions options{65536, set.eager_limit, false, arguments.micro_batches};
   // Kernels compute what they compute, and a clock only adds to it: of many small ones the processor would have no time
   // left for messages, as that of the device that is meant has.
-  if (!arguments.clock.empty()) options.chores = 8;
+  if (!arguments.clock.empty()) options.computations = 8;
   RETURN_IF_ERROR(save_program(dir + "/alone", saved(options), WeightStore()));
   ASSIGN_OR_RETURN(const Played alone, run_saved(arguments.launch, dir + "/alone", {pair.a, pair.b}, repeats));
   const auto computing = [&](size_t device) { return alone.compute_s[device] / arguments.micro_batches; };

@@ -79,9 +79,9 @@ Status check_level(const Program& program, const GpuOptions& gpu) {
 }
 
 // Copies of the network that run meanwhile, as fast as they can, until this ends.
-class Company {
+class CopiesBeside {
  public:
-  Company(const LoadedJob& job, int copies) {
+  CopiesBeside(const LoadedJob& job, int copies) {
     for (int copy = 0; copy < copies; ++copy) {
       threads_.emplace_back([this, &job, inputs = job.inputs] {
         RunOptions options;
@@ -93,12 +93,12 @@ class Company {
       });
     }
   }
-  ~Company() {
+  ~CopiesBeside() {
     over_ = true;
     for (std::thread& thread : threads_) thread.join();
   }
-  Company(const Company&) = delete;
-  Company& operator=(const Company&) = delete;
+  CopiesBeside(const CopiesBeside&) = delete;
+  CopiesBeside& operator=(const CopiesBeside&) = delete;
 
  private:
   std::atomic<bool> over_{false};
@@ -159,14 +159,14 @@ struct Measured {
   std::string folder;
   Program program;
   std::vector<std::vector<NamedTensor>> inputs;
-  Samples samples, company;  // alone, and with copies of the network beside it
+  Samples samples, beside;  // alone, and with copies of the network beside it
   Measured(std::string dir, Program unsplit, std::vector<std::vector<NamedTensor>> given,
            const std::vector<ScalarTable>& scalars, std::set<std::string>& taken, BestCalibration& best)
       : folder(std::move(dir)),
         program(std::move(unsplit)),
         inputs(std::move(given)),
         samples(program, scalars, taken, best),
-        company(samples) {}
+        beside(samples) {}
   Measured(const Measured&) = delete;
   Measured& operator=(const Measured&) = delete;
 };
@@ -248,7 +248,7 @@ Status write(Measuring& measuring) {
   for (const Measured& one : measuring.programs) {
     const Profile* add_to = measuring.arguments.more ? &measuring.before : nullptr;
     one.samples.write_to(measuring.profile, add_to);
-    one.company.write_company_to(measuring.profile, add_to);
+    one.beside.write_beside_to(measuring.profile, add_to);
     gaps.insert(gaps.end(), one.samples.gaps().begin(), one.samples.gaps().end());
     all.insert(all.end(), one.samples.measurables().begin(), one.samples.measurables().end());
   }
@@ -272,10 +272,10 @@ Status measure(Measuring& measuring, Measured& one, int beside, double share_s) 
   ASSIGN_OR_RETURN(SavedProgram saved, load_program(one.folder));
   ASSIGN_OR_RETURN(WeightFile weights, WeightFile::open(one.folder));
   LoadedJob job{std::move(saved), std::move(weights), one.inputs.front()};
-  const Company company(job, beside);
-  Samples& samples = beside > 0 ? one.company : one.samples;
+  const CopiesBeside copies(job, beside);
+  Samples& samples = beside > 0 ? one.beside : one.samples;
   const auto enough = [&] {
-    return beside > 0 ? samples.company_settled(measuring.known()) : samples.all_settled(measuring.known());
+    return beside > 0 ? samples.beside_settled(measuring.known()) : samples.all_settled(measuring.known());
   };
   RunOptions options;
   options.repeats = repeats_in_a_row;
@@ -289,7 +289,7 @@ Status measure(Measuring& measuring, Measured& one, int beside, double share_s) 
     job.inputs = one.inputs[fill];
     Disturbance disturbance;
     options.after_repeat = [&](const Repeat& repeat) {
-      // In company nobody can tell whose the time was; and a GPU's is not the processor's.
+      // With copies beside, a shortage of processor time does not show a disturbance; nor does it on a GPU.
       const bool kept_off = disturbance.since(repeat.times) && beside == 0 && !gpu;
       samples.add(repeat.times, kept_off ? std::numeric_limits<double>::infinity() : repeat.calibration_s, fill);
       measuring.draw_progress();
@@ -307,7 +307,7 @@ Status measure_all(Measuring& measuring) {
     std::vector<std::pair<Measured*, int>> open;  // with so many beside
     for (Measured& one : measuring.programs) {
       if (!one.samples.all_settled(measuring.known())) open.emplace_back(&one, 0);
-      if (measuring.arguments.beside > 0 && !one.company.company_settled(measuring.known()))
+      if (measuring.arguments.beside > 0 && !one.beside.beside_settled(measuring.known()))
         open.emplace_back(&one, measuring.arguments.beside);
     }
     if (open.empty() || (round > least_rounds && measuring.left() <= 0)) break;
@@ -383,7 +383,7 @@ void print_summary(const Measuring& measuring, size_t known_before) {
   }
   size_t executions = 0, disturbed = 0;
   for (const Measured& one : measuring.programs) {
-    for (const Samples* samples : {&one.samples, &one.company}) {
+    for (const Samples* samples : {&one.samples, &one.beside}) {
       executions += samples->executions();
       disturbed += samples->disturbed();
     }

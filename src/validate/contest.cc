@@ -26,7 +26,7 @@ std::vector<ByRound> scores_of(const PlanSet& set, const std::vector<PlanRun>& r
   return scores;
 }
 
-// In the rounds that both have: by how much `plan` is behind.
+// Over the rounds that both plans have: how much worse `plan` is than the leader.
 Contestant compare(const std::vector<ByRound>& scores, size_t plan, size_t leader, double tail) {
   Contestant contestant{plan, 0, 0, std::numeric_limits<double>::infinity()};
   std::vector<double> differences;
@@ -38,7 +38,7 @@ Contestant compare(const std::vector<ByRound>& scores, size_t plan, size_t leade
   contestant.pairs = differences.size();
   if (differences.empty()) return contestant;
   const double mean = std::accumulate(differences.begin(), differences.end(), 0.0) / n;
-  contestant.behind = mean;
+  contestant.worse_by = mean;
   if (differences.size() < least_pairs) return contestant;
   double squares = 0;
   for (const double difference : differences) squares += (difference - mean) * (difference - mean);
@@ -121,7 +121,7 @@ std::optional<Contest> hold_contest(const PlanSet& set, const std::vector<PlanRu
     if (next.size() >= candidates.size()) break;
     candidates = std::move(next);
   }
-  const auto order = [&](const Contestant& it) { return it.plan == contest.leader ? -1e300 : it.behind; };
+  const auto order = [&](const Contestant& it) { return it.plan == contest.leader ? -1e300 : it.worse_by; };
   std::ranges::stable_sort(contest.left, {}, order);
   std::ranges::stable_sort(contest.out, {}, order);
   return contest;

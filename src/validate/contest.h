@@ -15,26 +15,26 @@
 namespace nlsplit::inline validation {
 
 inline constexpr double equal_within = 0.005;  // relative
-inline constexpr size_t least_pairs = 5;       // rounds that two plans have in common before anything is said
+inline constexpr size_t least_pairs = 5;       // common rounds of two plans, before they are compared
 
 struct ContestOptions {
-  double confidence = 0.9;  // that the best plan is among those left, whenever one looks
-  int looks = 1;            // so often it is held at most
+  double confidence = 0.9;  // that the best plan is among those left, at every look
+  int looks = 1;            // the most times that the contest is held
 };
 
 struct Contestant {
   size_t plan = 0;  // index into the set's plans
   size_t pairs = 0;
-  double behind = 0;       // the leader: relative; 0 for the leader
-  double uncertainty = 0;  // the truth is within behind ± uncertainty; infinite with too few pairs
-  double least() const { return behind - uncertainty; }
-  double most() const { return behind + uncertainty; }
+  double worse_by = 0;     // than the leader, relative; 0 for the leader
+  double uncertainty = 0;  // the truth is within worse_by ± uncertainty; infinite with too few pairs
+  double least() const { return worse_by - uncertainty; }
+  double most() const { return worse_by + uncertainty; }
 };
 
 struct Contest {
   double confidence = 0;
   size_t leader = 0;
-  std::vector<Contestant> left;  // the leader first, then by `behind`
+  std::vector<Contestant> left;  // the leader first, then by worse_by
   std::vector<Contestant> out;
   bool ends() const;
 };

@@ -75,7 +75,7 @@ Instr copy_instr(BufferId from, BufferId to) {
 
 // A computation that lives in a second-level cache: its time is the processor's alone. Long enough that what an
 // instruction costs beside its kernel does not count.
-constexpr int64_t chore_floats = 16384;
+constexpr int64_t computation_floats = 16384;
 
 // A GPU computes by itself: what messages take from it is what its copies and its host's waiting do.
 void set_level(DeviceProgram& device, Level level) {
@@ -83,9 +83,9 @@ void set_level(DeviceProgram& device, Level level) {
   device.kind = is_gpu(level.isa) ? DeviceKind::cuda : DeviceKind::cpu;
 }
 
-void add_chore_buffers(DeviceProgram& device) {
-  device.buffers.push_back(made(device, "x", chore_floats, BufferKind::state, 1));  // zeros at first
-  device.buffers.push_back(made(device, "y", chore_floats, BufferKind::scratch, 1));
+void add_computation_buffers(DeviceProgram& device) {
+  device.buffers.push_back(made(device, "x", computation_floats, BufferKind::state, 1));  // zeros at first
+  device.buffers.push_back(made(device, "y", computation_floats, BufferKind::scratch, 1));
 }
 
 Instr unary(Program& program, Level level, Op op, BufferId from, BufferId to, int64_t count) {
@@ -100,26 +100,27 @@ Instr unary(Program& program, Level level, Op op, BufferId from, BufferId to, in
   return instr;
 }
 
-bool is_chore(const ComputeDesc& desc) { return desc.op == Op::Erf; }
-bool is_chore(const Program& program, const Instr& instr) {
-  return instr.opcode == Opcode::compute && is_chore(program.descs[static_cast<size_t>(instr.desc)]);
+bool is_computation(const ComputeDesc& desc) { return desc.op == Op::Erf; }
+bool is_computation(const Program& program, const Instr& instr) {
+  return instr.opcode == Opcode::compute && is_computation(program.descs[static_cast<size_t>(instr.desc)]);
 }
 
-void add_chores(std::vector<Instr>& instrs, Program& program, Level level, BufferId x, BufferId y, int chores) {
-  for (int i = 0; i < chores; ++i)
-    instrs.push_back(unary(program, level, Op::Erf, i % 2 == 0 ? x : y, i % 2 == 0 ? y : x, chore_floats));
+void add_computations(std::vector<Instr>& instrs, Program& program, Level level, BufferId x, BufferId y,
+                      int computations) {
+  for (int i = 0; i < computations; ++i)
+    instrs.push_back(unary(program, level, Op::Erf, i % 2 == 0 ? x : y, i % 2 == 0 ? y : x, computation_floats));
 }
 
 // Each side copies a little of what came in, computes, and copies a little of that into what it sends next. So each
 // message waits for the one before, and passes from the thread that computes to the one that sends and back, as in a
 // plan. Receives are posted before their messages are sent.
-Segment rally(Program& program, const DeviceProgram& device, int64_t floats, bool is_ping, int chores) {
+Segment rally(Program& program, const DeviceProgram& device, int64_t floats, bool is_ping, int computations) {
   const BufferId out(0), in(1), x(2), y(3);
   const int peer = is_ping ? 1 : 0;
   const Instr send = send_instr(out, floats, peer, 0), recv = recv_instr(in, floats, peer, 0);
   std::vector<Instr> computing = {copy_instr(in, x)};
-  add_chores(computing, program, device.level, x, y, chores);
-  computing.push_back(copy_instr(chores % 2 == 0 ? x : y, out));
+  add_computations(computing, program, device.level, x, y, computations);
+  computing.push_back(copy_instr(computations % 2 == 0 ? x : y, out));
   Segment segment;
   segment.name = fmt::format("s{}", floats * float_bytes);
   segment.stage = is_ping ? 0 : 1;
@@ -145,10 +146,10 @@ PingPong ping_pong(const std::string& a, const std::string& b, const PingPongOpt
     if (level) set_level(device, *level);
     for (const char* name : {"out", "in"})
       device.buffers.push_back(made(device, name, sizes.back() / float_bytes, BufferKind::comm, 1));
-    add_chore_buffers(device);
+    add_computation_buffers(device);
     device.memory = device.arena;
     for (const int64_t size : sizes)
-      device.segments.push_back(rally(program, device, size / float_bytes, is_ping, level ? options.chores : 0));
+      device.segments.push_back(rally(program, device, size / float_bytes, is_ping, level ? options.computations : 0));
     int number = 0;
     for (size_t s = 0; s < sizes.size(); ++s) {
       for (int repeat = 0; repeat < repeats_of(sizes[s]); ++repeat, ++number) {
@@ -167,7 +168,7 @@ PingPong ping_pong(const std::string& a, const std::string& b, const PingPongOpt
 
 Program busy_pair(const std::string& a, const std::string& b, Level level_a, Level level_b,
                   const BusyPairOptions& options) {
-  const auto& [message_bytes, eager_limit, messages, slots, chores, quiet_too] = options;
+  const auto& [message_bytes, eager_limit, messages, slots, computations, also_without_messages] = options;
   Program program;
   program.name = fmt::format("busy [{}, {}]", a, b);
   program.eager_limit = eager_limit;
@@ -179,7 +180,7 @@ Program busy_pair(const std::string& a, const std::string& b, Level level_a, Lev
     device.host = sends ? a : b;
     set_level(device, sends ? level_a : level_b);
     device.buffers.push_back(made(device, "message", floats, BufferKind::comm, 2));
-    add_chore_buffers(device);
+    add_computation_buffers(device);
     device.memory = device.arena;
     Segment segment;
     segment.name = "busy";
@@ -189,11 +190,12 @@ Program busy_pair(const std::string& a, const std::string& b, Level level_a, Lev
     // What is sent is written at the end of a slot and moves during the next one; what arrives is read at its start.
     if (!sends && messages) {
       segment.instrs.push_back(message);
-      segment.instrs.push_back(unary(program, device.level, Op::Neg, content, x, std::min(floats, chore_floats)));
+      segment.instrs.push_back(unary(program, device.level, Op::Neg, content, x, std::min(floats, computation_floats)));
     }
-    add_chores(segment.instrs, program, device.level, x, y, quiet_too ? 2 * chores : chores);
+    add_computations(segment.instrs, program, device.level, x, y,
+                     also_without_messages ? 2 * computations : computations);
     if (sends) {
-      segment.instrs.push_back(unary(program, device.level, Op::Neg, x, content, std::min(floats, chore_floats)));
+      segment.instrs.push_back(unary(program, device.level, Op::Neg, x, content, std::min(floats, computation_floats)));
       if (messages) segment.instrs.push_back(message);
     }
     device.segments.push_back(std::move(segment));
@@ -205,11 +207,11 @@ Program busy_pair(const std::string& a, const std::string& b, Level level_a, Lev
   return program;
 }
 
-Program with_fewer_chores(Program busy, int chores) {
+Program with_fewer_computations(Program busy, int computations) {
   for (DeviceProgram& device : busy.devices) {
     for (Segment& segment : device.segments) {
-      int left = chores;
-      std::erase_if(segment.instrs, [&](const Instr& instr) { return is_chore(busy, instr) && left-- <= 0; });
+      int left = computations;
+      std::erase_if(segment.instrs, [&](const Instr& instr) { return is_computation(busy, instr) && left-- <= 0; });
     }
   }
   return busy;
@@ -239,14 +241,14 @@ Program crossing(const std::string& a, const std::string& b, int64_t message_byt
   return program;
 }
 
-Program answers(const std::string& a, const std::string& b, Level level_a, Level level_b,
-                const ClearToSendOptions& options) {
+Program clear_to_send_pair(const std::string& a, const std::string& b, Level level_a, Level level_b,
+                           const ClearToSendOptions& options) {
   Program program;
-  program.name = fmt::format("answers [{}, {}]", a, b);
+  program.name = fmt::format("clear-to-send [{}, {}]", a, b);
   program.eager_limit = options.eager_limit;
   program.batch = program.micro_batches = options.slots;
   const int64_t floats = options.message_bytes / float_bytes, bulk_floats = options.bulk_bytes / float_bytes;
-  const int64_t few = std::min({floats, bulk_floats, chore_floats});
+  const int64_t few = std::min({floats, bulk_floats, computation_floats});
   const BufferId message(0), bulk(1), x(2), y(3);
   for (const bool here : {true, false}) {
     DeviceProgram device;
@@ -255,16 +257,16 @@ Program answers(const std::string& a, const std::string& b, Level level_a, Level
     set_level(device, here ? level_a : level_b);
     device.buffers.push_back(made(device, "message", floats, BufferKind::comm, 1));
     device.buffers.push_back(made(device, "bulk", bulk_floats, BufferKind::comm, 1));
-    add_chore_buffers(device);
+    add_computation_buffers(device);
     device.memory = device.arena;
     Segment segment;
-    segment.name = "answers";
+    segment.name = "clear_to_send";
     segment.stage = here ? 0 : 1;
     std::vector<Instr>& instrs = segment.instrs;
     // Each slot begins when both messages of the one before are there: each side ends with reading what it got.
     if (here) {
       if (options.bulk) instrs.push_back(recv_instr(bulk, bulk_floats, 1, 1));
-      add_chores(instrs, program, device.level, x, y, options.chores);
+      add_computations(instrs, program, device.level, x, y, options.computations);
       instrs.push_back(unary(program, device.level, Op::Neg, x, message, few));
       instrs.push_back(send_instr(message, floats, 1, 0));
       if (options.bulk) instrs.push_back(unary(program, device.level, Op::Neg, bulk, x, few));
@@ -281,11 +283,11 @@ Program answers(const std::string& a, const std::string& b, Level level_a, Level
 }
 
 Clocks busy_clock(const Program& busy, double slot_s) {
-  const auto chores = std::ranges::count_if(busy.devices[0].segments[0].instrs,
-                                            [&](const Instr& instr) { return is_chore(busy, instr); });
+  const auto computations = std::ranges::count_if(busy.devices[0].segments[0].instrs,
+                                                  [&](const Instr& instr) { return is_computation(busy, instr); });
   std::vector<double> seconds;
   for (const ComputeDesc& desc : busy.descs)
-    seconds.push_back(is_chore(desc) ? slot_s / static_cast<double>(chores) : 0);
+    seconds.push_back(is_computation(desc) ? slot_s / static_cast<double>(computations) : 0);
   return Clocks(busy.devices.size(), seconds);
 }
 
@@ -313,12 +315,12 @@ std::vector<MessageTest> message_tests_of(const json& list) {
 }  // namespace
 
 std::string to_json(const NetworkTests& set) {
-  json tests = json::array(), pairs = json::array(), answers = json::array();
+  json tests = json::array(), pairs = json::array(), clear_to_send = json::array();
   for (const BusyPair& pair : set.pairs) {
     pairs.push_back({{"folder", pair.folder}, {"a", pair.a}, {"b", pair.b}, {"bytes", pair.bytes}});
   }
-  for (const ClearToSendTest& test : set.answers) {
-    answers.push_back({{"quiet", test.quiet}, {"loud", test.loud}, {"a", test.a}, {"b", test.b}});
+  for (const ClearToSendTest& test : set.clear_to_send) {
+    clear_to_send.push_back({{"quiet", test.alone}, {"loud", test.with_bulk}, {"a", test.a}, {"b", test.b}});
   }
   for (const PingPongTest& test : set.tests) {
     tests.push_back({{"folder", test.folder}, {"a", test.a}, {"b", test.b}, {"sizes", test.sizes}});
@@ -331,7 +333,7 @@ std::string to_json(const NetworkTests& set) {
               {"crossings", to_json(set.crossings)},
               {"slowed", to_json(set.slowed)},
               {"busy", to_json(set.busy)},
-              {"answers", std::move(answers)}}
+              {"answers", std::move(clear_to_send)}}
              .dump() +
          "\n";
 }
@@ -355,8 +357,8 @@ Result<NetworkTests> parse_network_tests(const std::string& text, const std::str
     set.slowed = message_tests_of(value.at("slowed"));
     set.busy = message_tests_of(value.at("busy"));
     for (const json& entry : value.at("answers")) {
-      set.answers.push_back({entry.at("quiet").get<std::string>(), entry.at("loud").get<std::string>(),
-                             entry.at("a").get<std::string>(), entry.at("b").get<std::string>()});
+      set.clear_to_send.push_back({entry.at("quiet").get<std::string>(), entry.at("loud").get<std::string>(),
+                                   entry.at("a").get<std::string>(), entry.at("b").get<std::string>()});
     }
     return set;
   } catch (const json::exception& e) {

@@ -1,7 +1,7 @@
-// Programs that measure a network: messages there and back, both ways at once, with and without computing beside them.
+// Programs that measure a network: ping-pong, messages in both directions at once, with and without computing.
 //
-// Calibration is a Program run by exec, the same path as the real thing, so what a rank adds by the way it waits for
-// messages is in the figures.
+// The executor runs these Programs like any plan, so the measurements include the executor's way of waiting for
+// messages.
 #pragma once
 
 #include <optional>
@@ -14,12 +14,12 @@
 
 namespace nlsplit::inline validation {
 
-// Devices "ping" on host `a` and "pong" on host `b`. Each slot is a message there and back. Both compute between the
-// message that comes and the one that leaves, as the stages of a plan do: whoever has waited longer wakes later.
+// Devices "ping" on host `a` and "pong" on host `b`. Each slot is a message there and back. Both devices compute
+// between receiving and sending, as the stages of a plan do: a rank that has waited longer wakes up later.
 struct PingPongOptions {
   std::optional<Level> level_a = {}, level_b = {};  // none: that host has no device, and computes nothing
   Bytes eager_limit;
-  int chores = 64;                  // computations between two messages
+  int computations = 64;            // computations between two messages
   int64_t largest_bytes = 4 << 20;  // no message is larger
 };
 struct PingPong {
@@ -28,48 +28,49 @@ struct PingPong {
 };
 PingPong ping_pong(const std::string& a, const std::string& b, const PingPongOptions& options);
 
-// Two devices compute for some milliseconds, again and again, while messages from `a` to `b` pass, or not.
+// Two devices compute for some milliseconds, repeatedly, with or without messages from `a` to `b` at the same time.
 struct BusyPairOptions {
   int64_t message_bytes = 0;
   Bytes eager_limit;
   bool messages = true;
-  int slots = 8;     // in each computations, and a message of what the slot before has made
-  int chores = 750;  // computations of a slot
-  // As many more, during which no message passes: the sender's after the others, the receiver's before them. What a
-  // message takes from the computing of either end is the difference, of the same milliseconds of the same process.
-  bool quiet_too = false;
+  int slots = 8;           // each has computations, and a message with the result of the slot before
+  int computations = 750;  // computations of a slot
+  // Adds as many computations during which no message passes: the sender's after the others, the receiver's before
+  // them. The difference is the time that a message takes from computing, of neighbouring milliseconds of one process.
+  bool also_without_messages = false;
 };
 Program busy_pair(const std::string& a, const std::string& b, Level level_a, Level level_b,
                   const BusyPairOptions& options);
-// The same with at most so many in each slot.
-Program with_fewer_chores(Program busy, int chores);
-// A clock by which each slot of a busy pair, or of a ping-pong, computes so long, whatever the machine.
+// The same with at most this many computations in each slot.
+Program with_fewer_computations(Program busy, int computations);
+// Clocks for emulated compute: each slot of a busy pair, or of a ping-pong, computes for slot_s on any machine.
 Clocks busy_clock(const Program& busy, double slot_s);
 
-// Devices "here" on `a` and "there" on `b` send each other a message, both at once and without computing.
+// Devices "here" on `a` and "there" on `b` send each other a message at the same time, without computing.
 Program crossing(const std::string& a, const std::string& b, int64_t message_bytes, Bytes eager_limit);
 
-// "here" on `a` sends a message above the eager limit to "there" on `b`, whose own long message moves already (or not):
-// what an answer waits behind is the difference of what the first one takes to leave.
+// "here" on `a` sends a message above the eager limit to "there" on `b`, while a long message moves from "there" to
+// "here", or while none does. The difference of the two send times is the delay of the clear to send, which queues
+// behind the long message.
 struct ClearToSendOptions {
   int64_t message_bytes = 0;
-  int64_t bulk_bytes = 0;  // of the long one
+  int64_t bulk_bytes = 0;  // of the long message
   Bytes eager_limit;
   bool bulk = true;
-  int chores = 0;  // that `here` computes before it sends, while the long one begins to move
-  int slots = 8;   // in each one message, and a long one
+  int computations = 0;  // that `here` computes before it sends, while the long one begins to move
+  int slots = 8;         // each has one message, and a long one
 };
-Program answers(const std::string& a, const std::string& b, Level level_a, Level level_b,
-                const ClearToSendOptions& options);
+Program clear_to_send_pair(const std::string& a, const std::string& b, Level level_a, Level level_b,
+                           const ClearToSendOptions& options);
 
-// Tests to be played: what `nlsim lower --network-set` writes and `nlbench network` reads.
+// The tests that `nlsim lower --network-set` writes and `nlbench network` runs.
 struct PingPongTest {
   std::string folder;  // a saved Program
   std::string a, b;    // hosts
   std::vector<int64_t> sizes;
 };
 struct BusyPair {
-  std::string folder, a, b;  // a saved Program, quiet_too
+  std::string folder, a, b;  // a saved Program, also_without_messages
   int64_t bytes = 0;         // of a message
 };
 struct MessageTest {
@@ -78,7 +79,7 @@ struct MessageTest {
   int messages = 0;
 };
 struct ClearToSendTest {
-  std::string quiet, loud;  // folders: without long messages, with them
+  std::string alone, with_bulk;  // folders: without and with long messages in the other direction
   std::string a, b;
 };
 struct NetworkTests {
@@ -87,7 +88,7 @@ struct NetworkTests {
   std::vector<BusyPair> pairs;
   std::vector<MessageTest> crossings;  // messages both ways at once
   std::vector<MessageTest> slowed;     // large ones from a to b while both compute
-  std::vector<ClearToSendTest> answers;
+  std::vector<ClearToSendTest> clear_to_send;
   std::vector<MessageTest> busy = {};  // messages barely above the eager limit from a to b while both compute
 };
 std::string to_json(const NetworkTests& set);

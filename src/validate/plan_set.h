@@ -37,7 +37,7 @@ struct PredictedPlan {
   std::string timeline;           // report/timeline.h
 };
 
-// What a set was asked for.
+// The options that a set was made with.
 struct PlanDraw {
   size_t top = 0, also = 0;
   uint64_t seed = 1;
@@ -45,7 +45,7 @@ struct PlanDraw {
   friend bool operator==(const PlanDraw&, const PlanDraw&) = default;
 };
 
-// What the scenario's objective makes of a plan; smaller is better.
+// The scenario's objective as a score; smaller is better.
 struct Judge {
   std::string objective = "throughput";
   double per_makespan = 1, per_latency = 0;

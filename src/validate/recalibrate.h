@@ -9,16 +9,16 @@
 
 namespace nlsplit::inline validation {
 
-// Medians over the plans that ran: of each device that was to compute at least a tenth as long as the busiest one, how
-// many times as long it did; the same for messages. Without any: factors of 1. And their spreads over the runs; that of
-// plans is recalibrate's to say.
+// Factors of measured to predicted computing, by device: medians over the plans that ran in which the device was to
+// compute at least a tenth as long as the busiest one. The same for messages. Without data: 1. And their spreads over
+// the runs; recalibrate() adds the spread of plans.
 Corrections learn(const std::vector<ValidatedPlan>& plans);
 
 struct Recalibration {
   Corrections corrections;        // learnt from all plans
   std::optional<Quality> before;  // of the predictions as they were
-  // The same plans, each predicted with what the other half of them taught: the first, third … best predicted teach for
-  // the second, fourth …, and the other way round.
+  // The same plans, each predicted with corrections learned from the other half: the plans with odd places in the
+  // predicted order teach those with even places, and vice versa.
   std::optional<Quality> after;
 };
 

@@ -83,15 +83,15 @@ struct ErrorSources {
 };
 ErrorSources error_sources(const std::vector<ValidatedPlan>& plans);
 
-// What order and regret are told by: relative to the control if there was one, for a machine that is slower than in
-// another minute is so for both.
+// The figures that order and regret use: relative to the control if there is one, since a disturbance slows down the
+// plan and the control alike.
 const Outcome& judged(const ValidatedPlan& plan);  // that has runs
 
 // Over the plans that ran. None: fewer than two. relative: of those that have figures relative to the control.
 std::optional<Quality> quality_of(const std::vector<ValidatedPlan>& plans);
 std::optional<Quality> relative_quality_of(const std::vector<ValidatedPlan>& plans);
 
-// What the control took, in all launches. None: there is none, or it has not run.
+// The control's times in all launches. None: there is no control, or it has not run.
 struct ControlRuns {
   Figure makespan;  // seconds for the whole batch
   size_t runs = 0;

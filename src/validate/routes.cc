@@ -108,18 +108,18 @@ Result<BusyTimes> busy_times(const std::string& chrome_trace, const std::string&
     // No message passes during the sender's first slot and after the receiver's last.
     const int last = computed[device].empty() ? 0 : computed[device].rbegin()->first;
     std::vector<double> durations;
-    for (const auto& [slot, chores] : computed[device]) {
-      for (const auto& [start, duration] : chores) durations.push_back(duration);
+    for (const auto& [slot, computations] : computed[device]) {
+      for (const auto& [start, duration] : computations) durations.push_back(duration);
       if (slot == (device == 0 ? 0 : last)) continue;
       double difference = 0;
       size_t place = 0;
-      for (const auto& [start, duration] : chores)
-        difference += (place++ < chores.size() / 2) == (device == 0) ? duration : -duration;
+      for (const auto& [start, duration] : computations)
+        difference += (place++ < computations.size() / 2) == (device == 0) ? duration : -duration;
       times.taken[device].push_back(difference);
     }
     if (times.taken[device].empty()) return failed(fmt::format("{} has no computations of device {}", file, device));
     const double median = quantile(durations, 0.5);
-    times.chore_s = device == 0 ? median : std::min(times.chore_s, median);
+    times.computation_s = device == 0 ? median : std::min(times.computation_s, median);
   }
   return times;
 }

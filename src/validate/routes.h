@@ -20,26 +20,26 @@ struct RouteFit {
   MessageCost eager, rendezvous;
   double largest_error = 0;  // relative, of the lines at the medians of each size
 };
-// Of a test, from the trace `nlbench run --trace` writes: of each slot half of what ping waits from the end of its
-// computing to the beginning of the next, without pong's computing. Each host's times are by its own clock.
+// Samples of a test, from the trace of `nlbench run --trace`. The sample of a slot is half of the time that ping waits
+// between two of its computations, less pong's computing. Each host's times are by its own clock.
 Result<std::vector<RouteSample>> samples_of(const PingPongTest& test, const std::string& chrome_trace,
                                             const std::string& file);
 
-// Of `answers`, from its trace: seconds of each of `here`'s messages until its last byte had left.
+// Of a clear_to_send_pair, from its trace: seconds of each message of `here`, until its last byte had left.
 Result<std::vector<double>> send_times(const std::string& chrome_trace, const std::string& file);
 
-// Of a busy pair with `quiet_too`, from its trace.
+// Of a busy pair with `also_without_messages`, from its trace.
 struct BusyTimes {
-  // By how many seconds each device's computing was longer, slot by slot, while a message passed. First the sender's
-  // slots, then the receiver's.
+  // Additional seconds of computing while a message passed, [device][slot]: device 0 is the sender, 1 the receiver.
   std::array<std::vector<double>, 2> taken;
-  double chore_s = 0;  // the median of a computation, of the device that is faster
+  double computation_s = 0;  // the median of a computation, of the device that is faster
 };
 Result<BusyTimes> busy_times(const std::string& chrome_trace, const std::string& file);
 
-// Through the median of each size, by least squares of the relative errors; a line each up to the limit and above it.
-// Latencies then get what samples are longer than their medians on average: the simulator adds up many messages.
-// With no size above it the one line is that of both. Error: too few sizes, or times that do not grow with the size.
+// Two lines through the medians of the sizes, up to the eager limit and above it, by least squares of the relative
+// errors. The difference of mean and median is added to the latency, because the simulator adds up many messages.
+// Without a size above the limit one line serves for both. Error: too few sizes, or times that do not grow with the
+// size.
 Result<RouteFit> fit_route(const std::vector<RouteSample>& samples, Bytes eager_limit);
 
 }  // namespace nlsplit::inline validation

@@ -1,9 +1,9 @@
-// How well a ranking held against measurements.
+// The quality of a ranking, by measurements.
 //
-// Errors are relative to what was measured. Order and regret are of the scores, so of the scenario's objective. Two
-// plans' order is only asked for where their measurements differ by more than their spreads together: the order of the
-// others is chance.
-//   Kendall's tau  (pairs in the predicted order - pairs against it) / pairs asked for     Kendall, Biometrika 30, 1938
+// Errors are relative to the measured value. Order and regret are of scores, by the scenario's objective. The order of
+// two plans counts only if their measurements differ by more than the sum of their spreads; the order of other pairs is
+// chance.
+//   Kendall's tau  (pairs in the predicted order - pairs against it) / pairs that count    Kendall, Biometrika 30, 1938
 //   Spearman's rho the correlation of ranks, equal ones sharing their mean                 Spearman, Am. J. Psych. 15,
 //   1904
 //   regret         how much worse than the best measured plan the best of the first k predicted ones is

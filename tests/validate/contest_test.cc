@@ -68,7 +68,7 @@ TEST(Contest, ComparesWithinRounds) {
   EXPECT_TRUE(contest.ends());
   ASSERT_EQ(contest.out.size(), 2u);
   EXPECT_EQ(contest.out[0].plan, 0u);
-  EXPECT_NEAR(contest.out[0].behind, std::log(1.05), 0.01);
+  EXPECT_NEAR(contest.out[0].worse_by, std::log(1.05), 0.01);
 }
 
 TEST(Contest, EqualPlansEndItToo) {

@@ -16,7 +16,7 @@ size_t device_slots(const Program& program) { return program.devices[0].order.si
 
 TEST(PingPong, IsAProgramThatRuns) {
   PingPongOptions few{.level_a = Isa::v2, .level_b = {}, .eager_limit = bytes(65480)};
-  few.chores = 3;  // and pong computes nothing
+  few.computations = 3;  // and pong computes nothing
   const PingPong test = ping_pong("a", "b", few);
   const Status sound = verify(test.program);
   ASSERT_TRUE(sound.ok()) << sound.error().to_string();
@@ -34,7 +34,7 @@ TEST(PingPong, IsAProgramThatRuns) {
     EXPECT_GE(send.start, last);
     EXPECT_GE(recv.finish, send.start);
     last = recv.finish;
-    for (int computation = 0; computation < few.chores + 2; ++computation) {
+    for (int computation = 0; computation < few.computations + 2; ++computation) {
       const Span& span = result->trace.spans[at++];
       EXPECT_EQ(span.device, 0);
       EXPECT_GE(span.start, last);
@@ -62,7 +62,8 @@ TEST(PingPong, HasNoLargerMessageThanAskedFor) {
 
 TEST(PingPong, ComputesByAClock) {
   const Program program =
-      ping_pong("a", "b", {.level_a = Isa::v2, .level_b = Isa::v2, .eager_limit = bytes(65480), .chores = 5}).program;
+      ping_pong("a", "b", {.level_a = Isa::v2, .level_b = Isa::v2, .eager_limit = bytes(65480), .computations = 5})
+          .program;
   const Clocks clocks = busy_clock(program, 0.01);
   ASSERT_EQ(clocks.size(), 2u);
   for (size_t device = 0; device < 2; ++device) {
@@ -99,7 +100,7 @@ TEST(BusyPair, ComputesTheSameWithAndWithoutMessages) {
 
 TEST(BusyPair, ComputesAsMuchInQuiet) {
   BusyPairOptions options{100000, bytes(65480)};
-  options.slots = 3, options.chores = 40, options.quiet_too = true;
+  options.slots = 3, options.computations = 40, options.also_without_messages = true;
   const Program program = busy_pair("a", "b", Isa::v2, Isa::v2, options);
   const Status sound = verify(program);
   ASSERT_TRUE(sound.ok()) << sound.error().to_string();
@@ -115,16 +116,16 @@ TEST(BusyPair, ComputesAsMuchInQuiet) {
 
 TEST(BusyPair, MayBeShortened) {
   BusyPairOptions options{100000, bytes(65480)};
-  options.slots = 2, options.chores = 40;
+  options.slots = 2, options.computations = 40;
   const Program program = busy_pair("a", "b", Isa::v2, Isa::v2, options);
-  options.chores = 7;
-  EXPECT_EQ(to_string(with_fewer_chores(program, 7)), to_string(busy_pair("a", "b", Isa::v2, Isa::v2, options)));
-  EXPECT_EQ(to_string(with_fewer_chores(program, 50)), to_string(program));
+  options.computations = 7;
+  EXPECT_EQ(to_string(with_fewer_computations(program, 7)), to_string(busy_pair("a", "b", Isa::v2, Isa::v2, options)));
+  EXPECT_EQ(to_string(with_fewer_computations(program, 50)), to_string(program));
 }
 
 TEST(BusyPair, ItsClockIsShared) {
   BusyPairOptions options{100000, bytes(65480)};
-  options.slots = 2, options.chores = 40;
+  options.slots = 2, options.computations = 40;
   const Program program = busy_pair("a", "b", Isa::v2, Isa::v2, options);
   const Clocks clocks = busy_clock(program, 0.01);
   double slot = 0;
@@ -136,10 +137,11 @@ TEST(BusyPair, ItsClockIsShared) {
 // An end that is a GPU computes there, by the GPU's kernels; what it sends and receives goes through its copies.
 TEST(BusyPair, AGpuComputesOnItself) {
   BusyPairOptions options{100000, bytes(65480)};
-  options.slots = 2, options.chores = 4;
+  options.slots = 2, options.computations = 4;
   const Level tf32(Isa::cuda, Precision::tf32);
-  for (const Program& program : {busy_pair("a", "b", Isa::v2, tf32, options),
-                                 answers("a", "b", Isa::v2, tf32, {8000, 100000, bytes(4000), true, 5, 3})}) {
+  for (const Program& program :
+       {busy_pair("a", "b", Isa::v2, tf32, options),
+        clear_to_send_pair("a", "b", Isa::v2, tf32, {8000, 100000, bytes(4000), true, 5, 3})}) {
     const Status sound = verify(program);
     ASSERT_TRUE(sound.ok()) << sound.error().to_string();
     EXPECT_EQ(program.devices[0].kind, DeviceKind::cpu);
@@ -160,12 +162,12 @@ TEST(Crossing, IsAProgramThatRuns) {
   EXPECT_TRUE(result.ok()) << result.error().to_string();
 }
 
-// A slot's message is sent after its chores, and no slot begins before the bulk of the one before is there. (When the
-// other side notices that it has the message is its own affair: on a busy machine long after the sender goes on.)
+// A slot's message is sent after its computations, and no slot begins before the bulk of the one before is there. (When
+// the other side notices that it has the message is its own affair: on a busy machine long after the sender goes on.)
 TEST(Answers, TakeTurns) {
   for (const bool bulk : {false, true}) {
     const ClearToSendOptions options{8000, 100000, bytes(4000), bulk, 5, 3};
-    const Program program = answers("a", "b", Isa::v2, Isa::v2, options);
+    const Program program = clear_to_send_pair("a", "b", Isa::v2, Isa::v2, options);
     const Status sound = verify(program);
     ASSERT_TRUE(sound.ok()) << sound.error().to_string();
     RunOptions once;

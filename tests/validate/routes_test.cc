@@ -134,7 +134,7 @@ TEST(Ways, WhatMessagesTakeIsTheDifferenceOfTheHalves) {
   ASSERT_EQ(times->taken[1].size(), 1u) << "not the last slot";
   EXPECT_NEAR(times->taken[0][0], 4e-6, 1e-15);
   EXPECT_NEAR(times->taken[1][0], 3e-6, 1e-15);
-  EXPECT_NEAR(times->chore_s, 12e-6, 1e-15) << "of the faster one";
+  EXPECT_NEAR(times->computation_s, 12e-6, 1e-15) << "of the faster one";
   EXPECT_FALSE(busy_times(R"({"traceEvents": []})", "t.json").ok());
   EXPECT_FALSE(busy_times("[", "t.json").ok());
 }

@@ -50,7 +50,7 @@ json contest_json(const PlanSet& set, const Contest& contest) {
     left.push_back({{"number", set.plans[it.plan].number},
                     {"fingerprint", set.plans[it.plan].fingerprint},
                     {"rounds", it.pairs},
-                    {"behind", it.behind},
+                    {"worse_than_leader", it.worse_by},
                     {"uncertainty", known ? json(it.uncertainty) : json()}});
   }
   return {{"confidence", contest.confidence}, {"ends", contest.ends()}, {"left", std::move(left)}};
@@ -89,7 +89,7 @@ json validation_data(const PlanSet& set, const std::vector<ValidatedPlan>& plans
     list.push_back(std::move(entry));
   }
   json file = {{"format", "nlsplit-validation-report"},
-               {"version", 2},
+               {"version", 3},
                {"scenario", set.scenario},
                {"model", set.model},
                {"batch", set.batch},

@@ -18,7 +18,7 @@ struct Findings {
 };
 
 std::string validation_text(const PlanSet& set, const std::vector<ValidatedPlan>& plans, const Findings& findings = {});
-// {"format": "nlsplit-validation-report", "version": 2, "quality": {…} or null, "relative_quality": {…} or null,
+// {"format": "nlsplit-validation-report", "version": 3, "quality": {…} or null, "relative_quality": {…} or null,
 // "control": {…} or null, "plans": […], "contest": {…}, "recalibration": {…}}
 std::string validation_json(const PlanSet& set, const std::vector<ValidatedPlan>& plans, const Findings& findings = {});
 // One file without references to others: predicted against measured, and each plan's two Gantt charts on one axis.
