@@ -48,9 +48,9 @@ int main(int argc, char** argv) {
   app.footer(
       "Exit codes: 0 fine, 1 the work failed (--check found a difference), 2 bad input or usage (also too many or too "
       "few ranks), 3 a\n"
-      "rank died, hangs, is stopped or cut off, 130 interrupted. mpirun passes on the code of the first rank that ends "
-      "with another one\n"
-      "than 0; if a signal killed a rank, mpirun makes 128 + the signal of it. docs/running.md says more.\n"
+      "rank died, hangs, is stopped or cut off, 130 interrupted. mpirun returns the first code other than 0 of a rank, "
+      "or 128 + the\n"
+      "signal that killed a rank. docs/running.md says more.\n"
       "NLSPLIT_CODE_CACHE=FOLDER or off: where compiled code of generated kernels is kept (docs/generated.md).");
   app.set_version_flag("--version", "nlbench " NLS_VERSION);
 

@@ -181,7 +181,7 @@ void add_training_options(CLI::App& command, TrainArguments& arguments) {
           "--data", arguments.data,
           "What to train on: FILE.npz with an array for each input of the step, or INPUT=FILE.npy for each; FILE.txt "
           "for a language model of bytes.\n"
-          "Axis 0 are the samples. Without it a few batches are drawn at random, to try how fast a step is")
+          "Axis 0 counts the samples. Without --data a few random batches are used, to measure the time of a step")
       ->type_name("FILE");
   command
       .add_option("--validation", arguments.validation,

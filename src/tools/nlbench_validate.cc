@@ -274,7 +274,7 @@ void add_validate_command(CLI::App& app, int& code) {
   add_launch_options(*command, a->launch);
   command->add_flag(
       "--recalibrate", a->recalibrate,
-      "Learn from these runs by how much computing and messages take longer than predicted, show the effect on plans "
+      "Learn from these runs how much longer than predicted computing and messages take, show the effect on plans "
       "that were\nnot learnt from, and write DIR/corrections.json for the scenario (not for generation)");
   command->add_option("--nlsim", a->nlsim, "Path of nlsim (default: beside nlbench)");
   command->callback([a, top, also, &code] {

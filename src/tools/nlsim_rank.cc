@@ -118,17 +118,16 @@ void add_rank_command(CLI::App& app, int& code) {
       ->required();
   command
       ->add_option("--top", arguments->top,
-                   "Show this many plans instead of the scenario's `keep` (numbers for --plan are those without it)")
+                   "Show this many plans instead of the scenario's `keep` (--plan K counts in the table without --top)")
       ->type_name("COUNT")
       ->check(at_least(1));
   command
-      ->add_option(
-          "--seed", arguments->seed,
-          "Seed of the search, where the space is too large to see it all (numbers for --plan are those without it)")
+      ->add_option("--seed", arguments->seed,
+                   "Seed of the search, if it cannot try all plans (--plan K counts in the table without --seed)")
       ->check(at_least(0))
       ->type_name("NUMBER");
   command->add_flag("--robust", arguments->robust,
-                    "Order by what 95 of 100 runs reach under the scenario's `noise` (numbers stay those for --plan)");
+                    "Order by what 95 of 100 runs reach under the scenario's `noise` (plans keep their numbers)");
   command->add_flag(
       "--baselines", arguments->baselines,
       "Also what the rules of other programs would choose (even layers, by memory, torchgpipe, PipeDream, METIS; of "

@@ -217,7 +217,7 @@ void add_session_command(CLI::App& app, int& code) {
       ->add_option(
           "--input", a->inputs,
           "PROGRAM/NAME=4,2 or PROGRAM/NAME=FILE.npy: inputs of integers that lengths, offsets and counts come "
-          "from.\nWhat depends on them costs what these say; what is not given, the declared maximum")
+          "from.\nCosts follow these values; an input that is not given counts as its declared maximum")
       ->type_name("NAME=VALUES");
   command->add_option("--weights", a->weights, "The folder with the contents of states and weights")->type_name("DIR");
   command->add_flag("--known", a->known, "All devices know the sequence beforehand: no messages of choices");

@@ -26,7 +26,7 @@ Result<RankedPlan> choose_plan_at_terminal(Loaded& loaded, const PlanChoice& cho
 namespace {
 
 std::string about_tiers(const Tier& usual) {
-  std::string about = "The simulator that times the plans found:";
+  std::string about = "The simulator whose times count:";
   for (const Tier* tier : all_tiers()) {
     about += fmt::format("{} {} (messages {}share links{})", tier == all_tiers().front() ? "" : ",", tier->name(),
                          tier->shares_links() ? "" : "do not ", tier == &usual ? "; default" : "");
