@@ -77,10 +77,10 @@ struct MessageCost {
   friend bool operator==(const MessageCost&, const MessageCost&) = default;
 };
 
-// Seconds a byte takes from the computing of the device that sends or receives it meanwhile: the `O` of LogGOPS
-// (Hoefler, Schneider, Lumsdaine, HPDC 2010), for a CPU that also computes. And the reverse: a message above the eager
-// limit needs 1 + slowed times as long while both its ends compute, half as much more while one does. Its handshake
-// takes `busy` seconds longer while both compute: threads that move messages wake up on cores that others use.
+// sender, receiver: seconds that each byte takes from the computing of the sending and the receiving device, the `O` of
+// LogGOPS (Hoefler, Schneider, Lumsdaine, HPDC 2010). slowed: while both ends compute, a message above the eager limit
+// takes 1 + slowed times as long; while one end does, 1 + slowed / 2. busy: seconds that its handshake takes longer if
+// both ends compute, since the threads that move messages wake up on cores that compute.
 struct Overheads {
   double sender = 0, receiver = 0;
   double slowed = 0;
@@ -93,11 +93,11 @@ struct MeasuredRoute {
   HostId from, to;
   MessageCost eager, rendezvous;  // up to the eager limit, and above
   Overheads overheads;
-  // A link without ends that this way and the way back share: what both together carry at once. None: each carries as
-  // much as alone.
+  // A link without ends that both directions share, with the bandwidth of both together. None: each direction has its
+  // full bandwidth.
   LinkId meeting = {};
-  // The receiver's answer to the request for a message above the eager limit travels behind what moves the other way
-  // already: at most so long.
+  // The longest time by which the receiver's answer to the request for a message above the eager limit queues behind
+  // data in the other direction.
   Seconds clear_to_send_delay = seconds(0);
   double largest_error = 0;  // of the two costs over the sizes measured, relative
 };
@@ -105,7 +105,7 @@ struct MeasuredRoute {
 struct Route {
   std::vector<Hop> hops;
   BytesPerSecond narrowest;  // of its links' bandwidths, each by how often the route crosses it
-  // Alone on its way. From the links, latencies added, larger messages with the handshake; or as it was measured.
+  // Of a message alone on the route: from the links (all latencies; above the eager limit the handshake) or measured.
   MessageCost eager, rendezvous;
   Overheads overheads;  // none unless they were measured
   Seconds clear_to_send_delay = seconds(0);
@@ -137,20 +137,20 @@ struct Cluster {
   HostId find_host(std::string_view name) const;
 };
 
-// Fewest links, then lowest latency, then the order of the links; costs by the links alone. A way may pass the fabric
-// once, by the fabric's own route; of equals that one is taken. Error: not connected (names both hosts), or a == b
-// without a link.
+// The route with the fewest links, then the lowest latency, then the order of the links; its costs are the links'. A
+// route may pass the fabric once, by the fabric's own route, which is preferred among equals. Error: not connected
+// (names both hosts), or a == b without a link.
 Result<Route> find_path(const Cluster& cluster, HostId from, HostId to);
-// The same by what was measured, buses of devices added. Error also: ways were measured, but not this one.
+// The same with measured costs, to which buses of devices are added. Error also: routes were measured, not this one.
 Result<Route> find_route(const Cluster& cluster, HostId from, HostId to);
 
 // Every pair of hosts that hold devices, source or sink is connected; the error names a pair.
 Status check_connected(const Cluster& cluster, const std::vector<HostId>& hosts);
 
-// Where the bytes of a hop are counted: 2 * link, and one more for the way back of a full-duplex link.
+// The number of a link direction (lane): 2 * link, plus 1 for the reverse direction of a full-duplex link.
 size_t lane_of(const Cluster& cluster, const Hop& hop);
 
-// "a>b", the way from a to b; a link's name where it has no ends or one bandwidth for both ways.
+// "a>b" for the direction from a to b; the link's name if it has no ends, or one bandwidth for both directions.
 std::string name_of(const Cluster& cluster, const Hop& hop);
 
 }  // namespace nlsplit::inline cost

@@ -1,5 +1,5 @@
-// What runs taught about a scenario's costs: by how much computing and messages really take longer than predicted. The
-// file `nlbench validate --recalibrate` writes and the scenario's key `corrections` names.
+// Corrections of a scenario's costs, learned from runs: how much longer than predicted computing and messages take. The
+// file that `nlbench validate --recalibrate` writes and the scenario's key `corrections` names.
 //
 //   {"format": "nlsplit-corrections", "version": 2, "computing": {"A": 1.08, "B": 1.05}, "messages": 1.04,
 //    "spreads": {"computing": {"A": 0.03, "B": 0.02}, "messages": 0.05, "plans": 0.02}}
@@ -21,7 +21,7 @@ namespace nlsplit::inline cost {
 struct CorrectionSpreads {
   std::map<std::string, double> computing;  // by device
   std::optional<double> messages;
-  std::optional<double> plans;  // of the whole plan, by plans that did not teach
+  std::optional<double> plans;  // of the whole plan, over plans that the factors were not learned from
   friend bool operator==(const CorrectionSpreads&, const CorrectionSpreads&) = default;
 };
 

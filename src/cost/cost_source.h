@@ -29,11 +29,11 @@ struct Cost {
   // Relative to the time. Measured: half the distance between the quartiles. Predicted: what 9 of 10 such predictions
   // stay within. A formula has none to offer.
   double spread = 0;
-  // More for each other device of the same machine that computes meanwhile. 0: none, or not measured.
+  // Contention: additional time for each other device of the machine that computes meanwhile. 0: none, or not measured.
   Seconds company{};
 };
 
-// What the advice of errors names.
+// Names for error messages.
 struct CostNames {
   std::string scenario;              // file, for the command that measures
   std::string model;                 // the graph's name; a profile of another model is then told apart
@@ -65,10 +65,10 @@ class CostSource {
 
   // Of a device so many times as slow.
   virtual CostSourcePtr slowed(double slowdown) const = 0;
-  // The same with emulated compute: it takes its time whatever else its processor does, and whoever computes beside it.
+  // The same with emulated compute: a computation takes its cost, whatever other devices of the machine do.
   virtual CostSourcePtr by_clock(double slowdown) const { return slowed(slowdown); }
 
-  // Whether every computation costs the same by both, for certain.
+  // Whether every computation certainly costs the same by both.
   virtual bool same_as(const CostSource& other) const = 0;
 
   // What was measured, for those who look beyond the times (the fastest kernels, copies, the machine); none: nullptr.
@@ -78,15 +78,15 @@ class CostSource {
 // max(flops / peak, bytes / memory bandwidth): S. Williams, A. Waterman, D. Patterson, "Roofline", CACM 52(4), 2009.
 CostSourcePtr roofline(FlopsPerSecond compute, BytesPerSecond memory);
 
-// The mean measured by `nlbench profile` for exactly this signature (kernels/catalogue.h), and what it takes to get
-// from one computation to the next. With Profile::predict what measured neighbours say of a signature that was not
-// measured (cost/kernel_fit.h).
+// The mean that `nlbench profile` measured for exactly this signature (kernels/catalogue.h), plus `dispatch`, the time
+// between two computations. With Profile::predict a signature that was not measured is predicted from similar ones
+// (cost/kernel_fit.h).
 CostSourcePtr measured(Profile profile);
 
-// A device nobody gave costs for: a bare model, which is run or profiled but cannot be planned for.
+// A device without costs: of a model without a scenario, which can be run or profiled but not planned.
 CostSourcePtr no_costs();
 
-// Takes what was measured to be fastest: by the first of the profiles that tells, so that all devices of a level agree.
+// The kernels measured to be fastest. For each computation the first profile that has a choice decides for all devices.
 KernelPreference fastest_measured(std::span<const CostSourcePtr> sources);
 
 }  // namespace nlsplit::inline cost

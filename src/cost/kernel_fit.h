@@ -1,4 +1,4 @@
-// KernelFit: what a kernel that was never measured takes, from those that were, on the same machine.
+// KernelFit: predicts the time of a kernel that was never measured, from measured ones on the same machine.
 //
 //   const KernelFit fit(profile);
 //   if (const auto prediction = fit.predict(desc, cores)) …   // 1.2 ms, right within 14 % in 9 of 10 cases
@@ -10,10 +10,10 @@
 //             weights 1 / (distance + 0.1)^2 (D. Shepard, "A two-dimensional interpolation function for
 //             irregularly-spaced data", ACM 1968); distance is Euclidean over the logarithms of batch, channels,
 //             pixels, window, stride and bytes, so 0.1 is a tenth more of one of them
-// How good that is, the measurements say themselves: each is predicted from the others, once with its own computation
-// at other batch sizes among them, and once without. A prediction carries the error that 9 of 10 of those stayed within
-// (the ⌈0.9 (n + 1)⌉th smallest, as in conformal prediction: J. Lei et al., JASA 113, 2018), of whichever is its own
-// case.
+// The fit tests itself: each measured kernel is predicted from the others, once with its own computation at other batch
+// sizes among them, and once without. A prediction carries the error that 9 of 10 of these predictions stay within (the
+// ⌈0.9 (n + 1)⌉th smallest, as in conformal prediction: J. Lei et al., JASA 113, 2018), in the case that applies to
+// it: with or without other batch sizes.
 #pragma once
 
 #include <array>

@@ -1,6 +1,6 @@
-// In which element type a value travels from one device to another (Cluster::messages). The device that makes it
-// converts it, rounding to the nearest, ties to even (q8_0: graph/q8_0.h); whoever receives it converts it back. What
-// predicts and what compiles ask the same function.
+// The element type in which a value travels from one device to another (Cluster::messages). The sender converts the
+// value, rounding to the nearest, ties to even (q8_0: graph/q8_0.h); the receiver converts it back. The search and the
+// compiler use the same function.
 #pragma once
 
 #include "graph/graph.h"
@@ -10,9 +10,9 @@ namespace nlsplit::inline cost {
 // Types that f32 values may travel in: f32, f16, bf16, q8_0.
 bool may_travel_as(DType type);
 
-// root: no view. messages: Cluster::messages. As they are travel the graph's inputs and outputs, what TopK finds, whose
-// order decides, and all that is not f32. Where messages are q8_0, a value whose last axis has no whole blocks travels
-// as f16.
+// root: not a view. messages: Cluster::messages. Not converted: the graph's inputs and outputs, results of TopK (whose
+// order matters), and values that are not f32. With q8_0 messages a value whose last axis is not a multiple of the
+// block travels as f16.
 DType travels_as(const Graph& graph, ValueId root, bool is_output, DType messages);
 
 // Bytes of all messages with the parts of a value, at least. Parts of outputs are no outputs; parts may have whole

@@ -34,7 +34,7 @@ struct NetworkProfile {
 Result<NetworkProfile> read_network_profile(const std::string& path);
 Status write_network_profile(const std::string& path, const NetworkProfile& profile);
 
-// Puts the ways between the cluster's hosts into it, and the limit. Hosts it does not know are another cluster's.
+// Adds the measured routes and the eager limit to the cluster. Ignores hosts that the cluster does not have.
 void apply(const NetworkProfile& profile, Cluster& cluster);
 
 }  // namespace nlsplit::inline cost

@@ -1,5 +1,5 @@
-// Noise: how a cluster behaves worse, and less evenly, than its costs and links say. A scenario's `noise:`;
-// docs/scenario.md says what each part stands for, sim/disturb.h what it does to a simulation.
+// Noise: random and fixed disturbances that make a cluster slower than its costs and links say. A scenario's `noise:`;
+// docs/scenario.md explains each kind, sim/disturb.h applies them to a simulation.
 //
 //   Noise noise;
 //   noise.compute_jitter = 0.05;                                  // of each micro-batch on each device, 5 %
@@ -53,7 +53,7 @@ struct Noise {
 // Whether the bandwidth of a link changes during a run.
 bool disturbs_links(const Noise& noise);
 
-// Whether one run differs from another. If not, one tells all.
+// Whether runs differ from each other. If not, one run suffices.
 bool is_random(const Noise& noise);
 
 }  // namespace nlsplit::inline cost

@@ -1,6 +1,6 @@
-// Platform: what a cluster needs to know of a network that somebody else described, a SimGrid XML file: hosts, links
-// and the route between each two of the hosts. The module that can read such files is behind PlatformReader, so that
-// this one needs no SimGrid.
+// Platform: a network from a SimGrid XML file, as a cluster needs it: hosts, links, and the route between each two of
+// the hosts. Another module reads such files, and is passed as PlatformReader: so this module does not depend on
+// SimGrid.
 #pragma once
 
 #include <functional>

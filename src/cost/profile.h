@@ -17,16 +17,16 @@
 namespace nlsplit::inline cost {
 
 struct MeasuredCost {
-  Seconds median;  // of a processor at its best, if it was that often enough
+  Seconds median;  // over undisturbed executions, if there are enough of them
   Seconds spread;  // half the distance between the quartiles
   int repeats = 0;
-  // The mean with other devices computing (Profile::beside of them); 0: not measured.
+  // The mean while Profile::beside other devices compute; 0: not measured.
   Seconds beside{};
-  // On the average, of a processor that others share: the median, times by how much longer than all medians say the
-  // executions it was measured in took. 0: the median.
+  // Median × (measured time ÷ sum of kernel medians), over all executions in which the kernel was measured. So it
+  // includes disturbances by other programs. 0: no mean; the median stands for it.
   Seconds mean{};
 };
-Seconds usual(const MeasuredCost& cost);  // the mean, or what stands for it
+Seconds usual(const MeasuredCost& cost);  // the mean, else the median
 // How well the median is known: its standard error, taken as spread / sqrt(repeats), relative to it.
 double uncertainty(const MeasuredCost& cost);
 
@@ -44,16 +44,16 @@ struct Profile {
   bool predict = false;                         // the scenario allows predictions of what was not measured
 };
 
-// The signature; how many bytes its work moved, where that depends on scalars (program/scalars.h) and they were not the
-// largest; and how many cores shared the computation unless it was one.
+// The signature; the bytes that the computation moved, if that depends on scalars (program/scalars.h) that were not at
+// their maximum; the number of cores, if several shared the computation.
 std::string profile_key(const ComputeDesc& desc, int cores, std::optional<Bytes> moved = {});
 struct ProfileKey {
   ComputeDesc desc;
   int cores = 1;
   std::optional<Bytes> moved = {};
 };
-// What a computation is measured to cost whose work moves so many bytes: between two measurements of it a straight
-// line, outside of all the nearest. None: it was not measured.
+// The measured cost of a computation that moves this many bytes: linear between two measurements of it, the nearest
+// measurement outside of them. None: it was not measured.
 std::optional<MeasuredCost> cost_in(const Profile& profile, const ComputeDesc& desc, int cores, Bytes moved);
 // Error: no key, or a computation that this program's kernels cannot do.
 Result<ProfileKey> parse_profile_key(std::string_view key);
@@ -68,14 +68,14 @@ Result<ProfileKey> parse_profile_key(std::string_view key);
 Result<Profile> read_profile(const std::string& path);
 Status write_profile(const std::string& path, const Profile& profile);
 
-// Several files for one device, of one machine and setting: where two hold the same signature, or choose for the same
-// computation, the earlier one counts. Errors: another machine, another number of copies beside; at least one is given.
+// Several files for one device, of one machine and setting. If two have the same signature, or a choice for the same
+// computation, the earlier file counts. Errors: different machines or numbers of copies beside. Expects at least one.
 Result<Profile> join(std::vector<Profile> profiles);
 
-// All means by all medians; 0: it has no means.
+// Sum of the means ÷ sum of the medians: how much disturbances lengthened the executions. 0: it has no means.
 double slowness_of(const Profile& profile);
 
-// What two profiles of one machine say of the same kernels.
+// How far two profiles of one machine differ in the kernels that both have.
 struct Overlap {
   size_t kernels = 0;
   double median_difference = 0, largest_difference = 0;  // relative to the first

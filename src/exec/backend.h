@@ -1,5 +1,5 @@
-// Backend: what one device of a run computes on, with the memory it computes in. exec/backends/ has a row for each
-// DeviceKind.
+// Backend: the processor and the memory of one device of a run: the CPU's kernels, or a GPU. exec/backends/ has a row
+// for each DeviceKind.
 //
 //   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend, open_backend(context));
 //   … place weights (place) and inputs (in host()) …
@@ -10,8 +10,8 @@
 //   ASSIGN_OR_RETURN(const Copy copy, backend->begin_copy(slot, operand, peer, Direction::out));   // … and
 //   … transport.isend(peer, tag, backend->message(slot, operand, peer));                   // the transport's
 //
-// Two threads use it at a time: one computes, the other owns the transport. All that is borrowed outlives it. Errors
-// name the device.
+// Two threads use it at a time: one computes, the other owns the transport. Borrowed objects outlive it. Errors name
+// the device.
 #pragma once
 
 #include <sys/types.h>
@@ -40,7 +40,7 @@ struct OpenGpu;
 
 // An instruction of a slot, by its place in the slot's segment.
 struct Step {
-  uint32_t tag = 0;  // under which the backend says when it ran
+  uint32_t tag = 0;  // identifies the step in Ran
   int instr = 0;
 };
 
@@ -51,7 +51,7 @@ struct Ran {
 
 // Between the device's memory and the host's.
 enum class Direction : uint8_t { out, in };
-// A copy under way.
+// A copy in progress.
 enum class Copy : int32_t { none = -1 };
 
 using WhichBuffers = std::function<bool(const Buffer&)>;
@@ -64,43 +64,43 @@ class Backend {
 
   // ---- memory
 
-  // Host memory that has every buffer at its place in the arena: the arena itself, or its mirror.
+  // Host memory with every buffer at its offset in the arena: the arena itself, or its mirror.
   virtual std::span<std::byte> host() const = 0;
-  // The initial bytes of a weight or state: `raw`, row-major, packed if its kernel wants that; zero if it has no
-  // content. They are in host() then. Error: raw has another size than the buffer's type.
+  // Writes the initial bytes of a weight or state to host(): `raw`, row-major, packed if its kernel needs that; zeros
+  // if the buffer has no content. Error: raw has another size than the buffer's type.
   virtual Status place(const Buffer& buffer, std::string_view raw) = 0;
-  // All instances of some buffers (none of them a view), from host() to where the device computes, or back. Nothing
+  // Copies all instances of some buffers (none of them a view) from host() to the device's memory, or back. Nothing
   // else runs meanwhile.
   virtual Status upload(const WhichBuffers& which) = 0;
   virtual Status download(const WhichBuffers& which) = 0;
 
   // ---- the thread that computes
 
-  virtual void attach() = 0;   // the calling thread is the one that computes from here on
-  virtual Status begin() = 0;  // an execution
-  // Instructions of one slot that are no transfers, in their order, after those before. `now`: the time.
+  virtual void attach() = 0;   // the calling thread computes from here on
+  virtual Status begin() = 0;  // of an execution
+  // Runs instructions of one slot that are not transfers, in order, after all earlier ones. `now`: the current time.
   virtual Status execute(const Slot& slot, std::span<const Step> steps, TimePoint now) = 0;
-  // Waits for all since the last call; says when each ran, in their order. Valid until the next call of anything.
+  // Waits for all steps since the last call; their times, in order. Valid until the next call of any function.
   virtual Result<std::span<const Ran>> finish() = 0;
-  // Whether execute() only begins its steps, so that the more it is given at once the better. Otherwise it gets one
-  // step at a time, and returns when that has run.
+  // Whether execute() is asynchronous: it then gets as many steps at once as possible. Otherwise it gets one step, and
+  // returns when the step has run.
   virtual bool runs_ahead() const = 0;
 
   // ---- the thread that owns the transport
 
-  // Where the transport reads or writes the operand of a send to, or a recv from, rank `peer`.
+  // The memory that the transport reads for a send to rank `peer`, or writes for a recv from it.
   virtual std::span<std::byte> message(const Slot& slot, const Operand& operand, int peer) const = 0;
-  // Brings what is sent there (out), or takes from there what was received (in). Computations that wrote it have ended,
-  // and finish() has said so. none: nothing is to be done.
+  // Begins the copy of a message to that memory before a send (out), or from it after a recv (in). The computations
+  // that wrote the message have ended, according to finish(). none: no copy is needed.
   virtual Result<Copy> begin_copy(const Slot& slot, const Operand& operand, int peer, Direction direction) = 0;
-  virtual Result<bool> has_ended(Copy copy) = 0;  // once it says yes the copy is gone
+  virtual Result<bool> has_ended(Copy copy) = 0;  // after true the copy must not be used again
 
   // ---- any thread
 
-  virtual std::vector<pid_t> threads() const { return {}; }  // that compute, but the attached one
-  // What ranks that have it must have alike: the build of kernels.
+  virtual std::vector<pid_t> threads() const { return {}; }  // that compute, without the attached one
+  // Properties that must be equal on all ranks that have them, such as the build of the kernels.
   virtual std::vector<Fact> facts() const { return {}; }
-  // What the user should know of how executions go; empty: nothing.
+  // A notice for the user about the executions; empty: none.
   virtual std::string notice() const { return {}; }
   // Whether a CPU computes in place of the device's GPU.
   virtual bool stands_in() const { return false; }
@@ -119,7 +119,7 @@ struct BackendContext {
   // Instead of the library's kernels: for tests.
   std::function<const KernelCode*(KernelId kernel)> kernels = nullptr;
   const GpuOptions& gpu;
-  // Told what the user should know of how the device computes.
+  // Receives notices for the user about how the device computes.
   std::function<void(const std::string&)> notice = nullptr;
 
   const DeviceProgram& own() const { return program.devices[static_cast<size_t>(device)]; }

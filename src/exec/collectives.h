@@ -1,8 +1,8 @@
-// What all devices of a run do together, built on a Transport's messages. Every device must call them in the same
-// order.
+// Collective operations of the executor itself, built on a Transport's messages. Every device must call them in the
+// same order.
 //
-//   RETURN_IF_ERROR(agree(transport, mine));            // all go on, or all return the first device's error
-//   RETURN_IF_ERROR(broadcast(transport, &text));       // rank 0's text is everybody's
+//   RETURN_IF_ERROR(agree(transport, mine));            // all continue, or all return the first device's error
+//   RETURN_IF_ERROR(broadcast(transport, &text));       // all have rank 0's text
 //
 // Errors: the transport failed, or no device of the run did anything for `patience_s` seconds (0: wait for ever), which
 // aborts the run.
@@ -32,16 +32,16 @@ Status recv_bytes(Transport& transport, int peer, std::span<std::byte> room, con
 // A text, whose length goes before it.
 Status send_text(Transport& transport, int peer, const std::string& text, const Waiting& waiting);
 Result<std::string> recv_text(Transport& transport, int peer, const Waiting& waiting);
-// Does not sleep: for a message that is about to come, and whose time counts.
+// Polls without sleeping: for a message that is about to arrive, and whose time matters.
 Status recv_at_once(Transport& transport, int peer, std::span<std::byte> room, const Waiting& waiting);
 
-// Everybody arrives before anybody leaves. Dissemination: Hensgen, Finkel, Manber, "Two algorithms for barrier
+// No device leaves before all have arrived. Dissemination: Hensgen, Finkel, Manber, "Two algorithms for barrier
 // synchronization", 1988. `spin` does not sleep: devices then leave within a few message times of each other.
 Status barrier(Transport& transport, bool spin, const Waiting& waiting);
 
 // By a binomial tree: each rank passes it on to at most log2 n others.
 Status broadcast(Transport& transport, std::string* text, const Waiting& waiting);
-// On rank 0 everybody's text, by rank; elsewhere empty.
+// On rank 0 the texts of all ranks, by rank; elsewhere empty.
 Result<std::vector<std::string>> gather(Transport& transport, const std::string& text, const Waiting& waiting);
 Status agree(Transport& transport, const Status& mine, const Waiting& waiting);
 

@@ -1,9 +1,9 @@
-// DeviceIndex: what waits for what on one device, taken from dependencies() once and asked all through a run.
+// DeviceIndex: the dependencies of one device, prepared once from dependencies() for fast lookup during a run.
 //
 //   const DeviceIndex index(program, dependencies, 0);
 //   for (uint32_t s = index.successor_begin[i]; s < index.successor_begin[i + 1]; ++s) … index.successors[s]
 //
-// Instances are counted from the device's first one here. An edge is left out where a stream already sees to it.
+// Instances are counted from the device's first one here. Edges that a stream's order implies are left out.
 #pragma once
 
 #include <cstdint>
@@ -32,14 +32,14 @@ struct DeviceIndex {
   std::vector<uint32_t> computes_of;      // computes[computes_of[s] … computes_of[s + 1]): of slot s
   std::vector<uint32_t> successor_begin;  // successors[successor_begin[i] …]: who waits for the end of i
   std::vector<uint32_t> successors;
-  // How many ends (for a recv also: posts of the one before) an instance waits for.
+  // The number of ends that an instance waits for; of a recv also the posting of the recv before it.
   std::vector<int> waits_for_at_start;
   // FIFOs: one direction of traffic with one peer; online that of one tag; the native collectives of one group, whose
   // peer is the member after this device.
   std::vector<uint32_t> next_on_fifo;  // of a transfer; no_instance: it is the last
   std::vector<uint32_t> fifo_index;    // of a transfer
   std::vector<int> fifo_peers;
-  // Online: how many ends a slot waits for. All that comes from outside, but if it keeps its place only slots.
+  // Online: the number of ends that a slot waits for: all its inputs from other slots; of a fixed slot only slots.
   std::vector<int> slot_waits_at_start;
   std::vector<std::vector<int>> slots_after;  // who waits for the end of a slot
 
@@ -55,7 +55,7 @@ struct DeviceIndex {
   bool transfers(uint32_t i) const { return is_native(i) ? !is_covered(i) : is_transfer(instr(i).opcode); }
   std::string describe(uint32_t i) const;
 
-  // An end that a slot as a whole waits for, not the computation alone.
+  // Whether the whole slot of instance `to` waits for the end, not only this instance.
   bool holds_slot(uint32_t to) const {
     return !online_slots.empty() && !transfers(to) && !online_slots[static_cast<size_t>(slot_of(to))].fixed;
   }

@@ -31,7 +31,7 @@ struct Interval {
   double start = 0, finish = 0;  // seconds since the start of this execution, which is the same moment on all devices
 };
 
-// Who decides what a device computes next, in a run that is online.
+// The policy of a device in an online run, and its knowledge of the critical path.
 struct OnlineDevice {
   const OnlinePolicy* policy = nullptr;
   std::vector<double> remaining_s = {};   // [slot]
@@ -39,10 +39,10 @@ struct OnlineDevice {
 };
 
 struct DeviceRunOptions {
-  // No device of the run computed anything, sent or received for so long: it is aborted and says what is missing; 0:
-  // never.
+  // Seconds in which no device of the run computes, sends or receives, after which the run is aborted with a message
+  // about what is missing; 0: never.
   double watchdog_s = 10;
-  bool (*cancelled)() = nullptr;  // becomes true when the user has had enough; asked often
+  bool (*cancelled)() = nullptr;  // becomes true when the user cancels; called often
   // Emulated compute: seconds of each computation of the Program (by desc); empty: none. Computations then end when
   // they would on that device: each begins, nominally, when the one before it nominally ended and its data are there,
   // and what waits for it goes on at its nominal end. Nominal ends, not measured ones, are added up, so errors do not
@@ -52,8 +52,8 @@ struct DeviceRunOptions {
   bool calibrates = false;                  // times the core that computes before executions; takes a millisecond
   FlightRecorder* recorder = nullptr;       // none: nothing is kept
   const WorkWatch* watch = nullptr;         // once it has found something overdue, the run has ended
-  // Told of each computation and transfer, by the device's count, when it has ended and before anything that waits for
-  // it begins; by the thread that ran it. None: nobody. Not told of computations of a backend that runs ahead.
+  // Called for each computation and transfer (by the device's number of it) when it has ended and before anything that
+  // waits for it begins, on the thread that ran it. Not called for computations of an asynchronous backend.
   std::function<void(uint32_t instance)> ended = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// Rank 0 hands out what the devices start from, and collects what they made.
+// Rank 0 distributes weights and inputs, and collects outputs and states.
 #pragma once
 
 #include <functional>
@@ -15,10 +15,10 @@ namespace nlsplit::inline exec {
 std::string instances_of(const Buffer& buffer, std::byte* arena);
 void fill_instances(const Buffer& buffer, std::span<const std::byte> data, std::byte* arena);  // from the same
 
-// On rank 0: everything asked for is there and has the right size, so that nothing can fail half-way for lack of it.
+// On rank 0: whether all inputs and contents are there with the right sizes, so that distribution cannot fail half-way.
 Status check_job(const Program& program, const Job& job);
 
-// Puts the bytes of a weight or state where its device wants them (Backend::place).
+// Writes the bytes of a weight or state into the device's buffer (Backend::place).
 using PlaceContent = std::function<Status(const Buffer& buffer, std::string_view raw)>;
 
 // Fills the weight, state and input buffers of this rank's device. Rank 0 sends the weights, but not to a rank whose

@@ -1,4 +1,4 @@
-// Inputs for those who bring none: what a network can be measured with.
+// Random valid inputs, for runs without inputs of the user.
 //
 //   ASSIGN_OR_RETURN(std::vector<NamedTensor> inputs, wanted_inputs(program));
 //   fill_inputs(program, seed, inputs);

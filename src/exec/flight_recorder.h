@@ -6,8 +6,8 @@
 //   options.flight = &records;                 // run() makes a recorder for its rank
 //   records.write("lost rank 1 on host b");    // any thread, also in a signal handler; once
 //
-// A note costs two stores: nobody waits, nothing is allocated. Each lane has one writer. A reader may meet a note that
-// is being overwritten: the oldest ones are left out.
+// A note costs two stores, without locks or allocations. Each ring buffer (FlightLane) has one writer. A reader may see
+// a note that is being overwritten, so it leaves out the oldest ones.
 #pragma once
 
 #include <array>
@@ -53,7 +53,7 @@ enum class FlightEvent : uint8_t {
   finishes,   // the last computation of an execution has ended
 };
 
-// What happened last on one thread.
+// The last events of one thread: a ring buffer.
 class FlightLane {
  public:
   using Clock = std::chrono::steady_clock;
@@ -88,7 +88,7 @@ class FlightLane {
   std::array<Slot, size> slots_;
 };
 
-// Who knows what a device is doing and what its instances are called. Both may be called in a signal handler.
+// Knows the state of a device and the names of its instances. Both functions may be called in a signal handler.
 class FlightSource {
  public:
   virtual void write_state(FlightWriter& out, int64_t now_ns) const = 0;
@@ -111,7 +111,7 @@ class FlightRecorder {
   void works(bool works) { works_.store(works, std::memory_order_relaxed); }
   void repeat(int number) { repeat_.store(number, std::memory_order_relaxed); }
 
-  // nullptr: nobody. Once this returns, nobody asks the one before.
+  // Sets the source; nullptr: none. After this returns the previous source is not used any more.
   void ask(const FlightSource* source);
 
   int rank() const { return rank_; }

@@ -1,6 +1,6 @@
-// How the ranks of a run come by what they run: rank 0 has the whole, verifies it, tells all what devices there are,
-// and gives each other rank its part (program/part.h), which that rank verifies again as far as its own memory goes.
-// What a rank receives and holds grows with its own work, and by a line with each other device.
+// Distributes a Program: rank 0 has the whole and verifies it, sends the list of devices to all ranks, and sends each
+// other rank its part (program/part.h), which that rank verifies again as far as its own memory is concerned. The size
+// of what a rank receives depends on its own work, plus a line for each other device.
 //
 //   ASSIGN_OR_RETURN(const Task task, hand_out(whole, job, transport, options, waiting));    // whole: on rank 0
 //   task.program().devices[rank]

@@ -1,5 +1,5 @@
-// Liveness: what one device of a run is doing, for those who ask whether the run hangs and where. The device's threads
-// write it, any thread reads it.
+// Liveness: what one device of a run is doing, to detect a hang and to say where. The device's threads write it, any
+// thread reads it.
 //
 //   liveness.begin("the start of repeat 3");      // a phase; begins the count of idle seconds anew
 //   liveness.moved();                             // something arrived or left

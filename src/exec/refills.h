@@ -1,5 +1,5 @@
-// When the micro-batches of executions that were chosen at once get their inputs (Choice::refill): told of each
-// instance of device 0 that has ended, calls who writes them once nothing is in the way.
+// Writes new inputs of micro-batches between executions that were chosen at once (Choice::refill): gets each ended
+// instance of device 0, and calls `write` for a micro-batch once its previous inputs are no longer needed.
 #pragma once
 
 #include <functional>

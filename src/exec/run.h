@@ -46,7 +46,7 @@ using StateTensor = PartsJoined::Whole;
 using ContentLookup = std::function<Result<std::string_view>(ContentId)>;
 using ChecksumLookup = std::function<Result<Checksum>(ContentId)>;
 
-// What rank 0 brings. Other ranks may have contents too, which then need not travel.
+// The inputs, weights and options of a run, on rank 0. Contents that other ranks have too are not sent to them.
 struct Job {
   ContentLookup contents;
   std::vector<NamedTensor> inputs;               // by the names of the Program's input buffers
@@ -85,7 +85,7 @@ struct RunOptions {
   double watchdog_s = 10;  // see DeviceRunOptions
   Deadlines deadlines = {};
   FlightRecords* flight = nullptr;  // keeps what the ranks of this process did last; none: nothing is kept
-  // Over threads: told why before the run is aborted, while all devices are still where they were.
+  // Over threads: called with the reason before the run is aborted, while the devices' state is still unchanged.
   std::function<void(const Error& why)> on_failure = nullptr;
   // A computation is overdue and does not notice that the run has ended; over a transport whose abort() ends the
   // process it is not called. Default: prints why, and ends the process.
@@ -95,13 +95,13 @@ struct RunOptions {
   std::function<const KernelCode*(KernelId kernel)> kernels = nullptr;
   // [rank]: not 0: as if on a machine whose clock is so far ahead: for tests.
   std::vector<double> foreign_clocks_s = {};
-  bool (*cancelled)() = nullptr;  // becomes true when the user has had enough; asked often
-  // On rank 0, after each counted repeat: its makespan. For those who want to keep what was measured if the run does
-  // not end well.
+  bool (*cancelled)() = nullptr;  // becomes true when the user cancels; called often
+  // Called on rank 0 after each counted repeat with its makespan, so that measurements are kept even if the run fails
+  // later.
   std::function<void(double makespan_s)> keep_makespan = nullptr;
   GpuOptions gpu = {};  // for devices of kind cuda
-  // Told, on any rank and from its thread, what the user should know of how the run goes: that a CPU computes in place
-  // of a GPU.
+  // Called on any rank, on its thread, with notices for the user about how the run goes, such as that a CPU computes in
+  // place of a GPU.
   std::function<void(const std::string& notice)> notice = nullptr;
   // On rank 0, after each counted repeat. false: that is enough.
   std::function<bool(const Repeat&)> after_repeat;

@@ -5,8 +5,8 @@
 //   const Transport::Request r = transport.irecv(peer, tag, room);     // posts; the bytes belong to the transport
 //   until … while (transport.test(r) == Transport::State::pending) transport.pause(rounds++);
 //
-// Messages of one (source, destination, tag) arrive in the order they were sent. Both ends know the size: a different
-// one is an error. Who wraps a transport, say to count bytes, hands on all functions, those with a default too.
+// Messages of one (source, destination, tag) arrive in the order they were sent. Both ends give the size; different
+// sizes are an error. A class that wraps a transport must forward all functions, also those with a default.
 #pragma once
 
 #include <cstddef>
@@ -42,44 +42,44 @@ class Transport {
 
   virtual Request isend(int peer, int tag, std::span<const std::byte> data) = 0;
   virtual Request irecv(int peer, int tag, std::span<std::byte> room) = 0;
-  // Also drives the transport. After done or failed the request is gone.
+  // Also makes progress. After done or failed the request must not be used again.
   virtual State test(Request request) = 0;
   virtual Error error() const = 0;  // why test() failed
-  // What it has under way beside what its caller knows, for the message of a hang; empty: nothing to say.
+  // Operations in progress that the caller does not know of, for the message about a hang; empty: none.
   virtual std::string under_way() const { return {}; }
 
   // Its own collectives; nullptr: it has none.
   virtual NativeCollectives* collectives() { return nullptr; }
 
-  // Nothing to do at the moment: rests until wake(), a message, or a short while that grows with `rounds`.
+  // Waits until wake(), a message, or a timeout that grows with `rounds`. For a caller that has nothing to do.
   virtual void pause(int rounds) = 0;
   virtual void wake() = 0;  // any thread
-  // The same in a wait that may last for hours: costs no core, however the transport looks for messages otherwise. It
-  // may notice a message some milliseconds late.
+  // The same for waits that may last for hours: never polls in a busy loop, so a message may be noticed some
+  // milliseconds late.
   virtual void rest() { pause(0); }
 
-  // This device's own, to be kept up to date by who runs it; and how long no device of the run has done anything: 0
-  // while one computes.
+  // This device's liveness, which its executor updates; and the time in which no device of the run has done anything, 0
+  // while a device computes.
   virtual Liveness& liveness() = 0;
   virtual double idle_s() const = 0;
 
-  // Ends the run on all devices, saying why. Requests in flight are dropped; their bytes are the caller's again.
-  // Over MPI it ends the process: a peer that hangs cannot be asked. Any thread: the owner may be what hangs.
+  // Ends the run on all devices with a reason. Requests in flight are dropped; their bytes belong to the caller again.
+  // Over MPI it ends the process, since a peer may hang. Any thread may call it, since the owner may hang.
   virtual void abort(const Error& why) = 0;
 };
 
-// Collectives of a transport's own, in groups of its ranks. The members of a group begin the same ones in the same
-// order; several may be under way. The thread that owns the transport calls this.
+// A transport's own collectives, in groups of its ranks. The members of a group begin the same collectives in the same
+// order; several may be in progress. The thread that owns the transport calls this.
 class NativeCollectives {
  public:
   virtual ~NativeCollectives() = default;
 
   // Error: it has none of this kind, of these elements, or of so many.
   virtual Status accepts(const Collective& collective, DType dtype) const = 0;
-  // The groups this rank is in, ascending: before it begins anything in them. Waits for their other members.
+  // Joins all groups of this rank, ascending, before it begins a collective. Waits for their other members.
   virtual void join(std::span<const std::vector<int>> groups) = 0;
-  // Ends as a message does: Transport::test(). value and result, of which the bytes belong to the transport: as
-  // program/collective.h says; of all kinds but an all-to-all they are the same.
+  // Ends like a message, by Transport::test(). The bytes of value and result belong to the transport until then. The
+  // two are the same, except for an all-to-all (program/collective.h).
   virtual Transport::Request begin(const Collective& collective, DType dtype, std::span<std::byte> value,
                                    std::span<std::byte> result) = 0;
 };

@@ -1,4 +1,4 @@
-// TransportKind: how the ranks of a run come to their Transport. exec/transports/ has a row for each kind.
+// TransportKind: how the ranks of a run get their Transport. exec/transports/ has a row for each kind.
 //
 //   const TransportKind& kind = *find_transport("threads");
 //   if (kind.make_world) … run_threads(program, job, options, kind.make_world)
@@ -24,10 +24,10 @@ class World {
   virtual Transport& endpoint(int rank) = 0;         // for one thread
   virtual std::optional<Error> failure() const = 0;  // why the first abort() happened
 };
-// `on_failure`: told the first reason for an abort(), on the thread that found it, before anybody else knows.
+// `on_failure`: called with the first reason for an abort(), on the thread that found it, before the run is aborted.
 using MakeWorld = std::unique_ptr<World> (*)(int size, Bytes eager_limit, std::function<void(const Error&)> on_failure);
 
-// What a process knows of itself before its transport starts, if whoever starts it says so.
+// What the launcher tells a process before its transport starts.
 struct LaunchedAs {
   bool by_launcher = false;
   int rank = 0;
@@ -40,28 +40,28 @@ enum class Polling : uint8_t {
   sleep,      // costs 5 to 30 % of a core; adds up to half a millisecond to a message
 };
 
-// How rank 0 comes to the others, where each waits for a run: gRPC's workers.
+// How rank 0 reaches the workers that wait for runs (gRPC).
 struct Remote {
   std::vector<std::string> workers;  // "host:port" of ranks 1 …
   std::string credentials;           // folder; empty: of this machine alone
-  std::string job;                   // told to all workers: what they are to run
-  bool (*cancelled)() = nullptr;     // the user has had enough of waiting
+  std::string job;                   // sent to all workers: the kind of the run
+  bool (*cancelled)() = nullptr;     // the user has cancelled the wait
 };
 
 struct TransportOptions {
   Polling polling = Polling::automatic;
   std::string program = "nlsplit";  // and its version: all ranks must run the same
-  // A rank that died, is stopped or is cut off is found out and all others have ended after so many seconds. Must be
-  // the same on all ranks. 0: never, and no connections for it.
+  // Seconds after which a rank that died, is stopped or is cut off is detected and all others have ended. Must be the
+  // same on all ranks. 0: never, and no connections for heartbeats.
   double heartbeat_s = 10;
-  // So long may all ranks take to start. Must be the same on all ranks. 0: for ever.
+  // Seconds that all ranks may take to start. Must be the same on all ranks. 0: for ever.
   double start_timeout_s = 60;
   Remote remote = {};
   LaunchedAs as;  // while the transport starts, the lowest rank that waits speaks
-  // What a start that takes long waits for; on any thread. Default: says nothing.
+  // Called on any thread if the start takes long, with what it waits for. Default: none.
   std::function<void(const std::string&)> notice;
-  // Called when the run ends before its time, on any thread but once; the process then ends with the exit code it
-  // answers. `speaks`: this is the rank to say why. Default: prints it.
+  // Called once, on any thread, when the run ends early; the process then ends with the exit code that it returns.
+  // `speaks`: this rank reports the reason. Default: prints the reason.
   std::function<int(const Error& why, bool speaks)> last_words;
 };
 
@@ -73,9 +73,9 @@ struct TransportKind {
   Result<std::unique_ptr<Transport>> (*start)(TransportOptions options) = nullptr;
   // By a launcher such as mpirun, which wants to know the host of each; null: something else starts them.
   LaunchedAs (*launched_as)() = nullptr;
-  // They wait as workers for one run at a time; rank 0 is told where: TransportOptions::remote.
+  // The other ranks are workers, which wait for one run at a time; TransportOptions::remote has their addresses.
   bool of_workers = false;
-  // Messages up to so many bytes start without waiting for their receiver, if nobody sets it otherwise.
+  // Default eager limit: messages up to this size start without waiting for their receiver.
   int64_t eager_bytes = 0;
 };
 

@@ -40,10 +40,10 @@ struct Deadlines {
   double prepare_s = 300;
 };
 
-// Who computes on a device, asked on the watch's thread.
+// The computations of a device; called on the watch's thread.
 struct Computations {
-  std::function<std::vector<pid_t>()> threads;  // who share a computation
-  std::function<std::string()> current;         // "device A slot 2 (F.2) `y = …`": the one under way
+  std::function<std::vector<pid_t>()> threads;  // the threads that share a computation
+  std::function<std::string()> current;         // the current one: "device A slot 2 (F.2) `y = …`"
 };
 
 // Seconds that a thread of this process has waited for a core, without the wait it is in, and those it has run; 0 where

@@ -1,5 +1,5 @@
-// What programs that generate text split by today, for the table of rules (baselines.h). All of them give whole blocks
-// of the network to devices in the cluster's order, and none looks at the network between them.
+// Baselines of text generation (baselines.h): the rules of programs that generate text. All of them give whole blocks
+// of the network to devices in the cluster's order, and none considers the links between the devices.
 //
 //   llama.cpp          blocks in proportion to free memory: block i of n goes to the first device whose
 //                      cumulative share is above i / (n + 1), the output layer counted (src/llama-model.cpp,

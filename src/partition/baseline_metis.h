@@ -1,5 +1,5 @@
-// What a graph partitioner would choose: METIS (Karypis, Kumar, "A fast and high quality multilevel scheme for
-// partitioning irregular graphs", SIAM J. Sci. Comput. 20, 1998), as people use it for placing networks.
+// The baseline of a graph partitioner: METIS (Karypis, Kumar, "A fast and high quality multilevel scheme for
+// partitioning irregular graphs", SIAM J. Sci. Comput. 20, 1998), as it is used for placing networks.
 //
 // The layers are its vertices, weighted by their seconds on the first device, the values between them its edges,
 // weighted by their bytes. There is one part for each device, with work in proportion to its speed. METIS ignores

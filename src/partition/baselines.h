@@ -1,5 +1,5 @@
-// What people split by today, to hold the found plans against: rules that each see less than the search does. All of
-// them take the devices in the cluster's order and cut the model's layers in their topological order.
+// Baselines: the rules of other programs and papers for splitting a network, to compare the search with. All of them
+// take the devices in the cluster's order and cut the model's layers in their topological order.
 #pragma once
 
 #include <span>
@@ -13,7 +13,7 @@ namespace nlsplit::inline partition {
 struct Baseline {
   std::string_view name;
   std::string_view rule;  // in a few words
-  // Stages in order; fewer than there are devices where some would be empty. None: the rule knows no plan here.
+  // Stages in order, without empty ones. None: the rule has no plan for this network and cluster.
   std::vector<Stage> (*stages)(const Graph& graph, const Cluster& cluster, const SearchCosts& costs);
   std::string_view why_none = {};  // what no stages mean
 };

@@ -1,4 +1,4 @@
-// Which devices a next stage may take, once for all that are interchangeable.
+// The groups of devices that the next stage may take; of interchangeable groups only one.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Routes of a cluster as search needs them: looked up once, and each link direction a numbered lane that transfers
-// share.
+// Routes of a cluster for the search, looked up once. Each link direction has a number, its lane; transfers share
+// lanes.
 #pragma once
 
 #include <cstdint>
@@ -34,9 +34,9 @@ struct Network {
 Network make_network(const Cluster& cluster, HostId source, HostId sink, const std::vector<DeviceId>& devices);
 Network make_network(const Cluster& cluster, HostId source, HostId sink);  // of all devices
 
-// Classes of interchangeable devices: exchanging two of a class changes neither a time, nor a memory, nor a route's
-// links but for their names. class_of[device]: the lowest-numbered device of its class, itself for devices the network
-// is not of. node_seconds: [device][node].
+// Classes of interchangeable devices: exchanging two devices of a class changes no time, no memory and no route, except
+// for the names of links. class_of[device]: the lowest-numbered device of its class; of devices outside of the network
+// the device itself. node_seconds: [device][node].
 std::vector<size_t> interchangeable_devices(const Cluster& cluster, HostId source, HostId sink, const Network& network,
                                             const std::vector<std::vector<double>>& node_seconds);
 

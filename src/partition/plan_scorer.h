@@ -1,4 +1,4 @@
-// What can be said of the plans of one micro-batch count without lowering them.
+// Scores plans of one micro-batch count without compiling them.
 //
 //   PlanScorer scorer(graph, cluster, network, source, sink, costs, multiples);
 //   const ScoredPlan scored = scorer.score(stages);
@@ -30,7 +30,7 @@ class PlanScorer {
   const std::vector<double>& weight_bytes() const { return weight_bytes_; }
   // Of the weights that a stage is the first to read.
   double weight_bytes_of(const Stage& stage) const { return weight_bytes_[stage.end] - weight_bytes_[stage.begin]; }
-  // What its largest layer reads and writes but weights.
+  // Bytes that its largest layer reads and writes, without weights.
   double largest_layer_bytes(const Stage& stage) const;
 
  private:

@@ -1,4 +1,4 @@
-// Candidate plans: which are worth looking at. The ranking (ranking/ranking.h) times them.
+// Search for candidate plans. The ranking (ranking/ranking.h) times them.
 // Scores are the bottleneck bound: the busiest device or link per micro-batch, which no schedule can beat
 // (PipeDream, Narayanan et al., SOSP 2019, section 3.1, extended to unequal devices and links).
 #pragma once
@@ -68,11 +68,11 @@ struct ScoredPlan {
   double inner_nodes = 0, inner_instructions = 0;
 };
 
-// Of an interrupted search the best so many plans are kept, besides whole models and rules: far more than are then
-// timed.
+// Number of plans that an interrupted search keeps, besides whole models and baselines: far more than are timed
+// afterwards.
 inline constexpr size_t most_after_interrupt = 1000;
 
-// The most devices that methods look at which keep sets of them (all but `orders`): the fastest.
+// Methods that keep sets of devices (all but `orders`) use this many devices, the fastest.
 inline constexpr size_t most_grouped_devices = 64;
 
 struct SearchResult {

@@ -1,4 +1,4 @@
-// How plans are found: one row a method, tried by name (`nlsim rank --method dp`, `search: {method: dp}`).
+// The search methods: one row for each, selected by name (`nlsim rank --method dp`, `search: {method: dp}`).
 //
 //   for (const SearchMethod& method : search_methods()) …   // auto, exhaustive, dp, orders, beam, anneal
 //

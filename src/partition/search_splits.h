@@ -3,8 +3,8 @@
 //   height(A:2+B) ..layer2 | A rest        rows of the first convolutions on two devices, A twice as many; the rest on
 //   A
 //
-// Stages of several devices in the best layer and replica plans, split on each axis they can be instead of taking
-// turns, in training also all of them at once; and the network up to each of a few cuts, or from it on, on the 2, 3, …
+// Replicated stages of the best layer and replica plans, split along each possible axis instead of replicated, in
+// training also all of them at once; and the network up to each of a few cuts, or from it on, on the 2, 3, …
 // fastest devices, the rest on one. Four devices or more also in groups of two, three, …, replicas of each other, where
 // the groups are equally fast. Shares go by speed, and by memory where that is tight. Of each kind the best are kept by
 // a rough guess, and scored with the messages within their stages (partition/split_load.h).

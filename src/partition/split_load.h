@@ -1,13 +1,13 @@
-// What a stage that is split inside its layers asks of its devices and the links between them, found from the layouts
-// of its values without expanding it.
+// The load of a stage that is split inside its layers: time, bytes and messages of its devices, computed from the
+// layouts of its values without expanding the stage.
 //
 //   SplitLoads loads(graph, cluster, network, costs, multiples);
 //   const std::optional<PlanLoads> of_plan = loads.of(plan.stages);
 //   (*of_plan)[s][0].seconds                     // stage s, its first group: of one micro-batch that nothing holds up
 //
-// A lower bound where a part of a layer takes no less than that part of the layer's time. Left out: the copying of
-// pieces, the adding of partial sums, rows that are computed twice, and what comes from other stages. Values lie as if
-// the whole network were split as the stage is: the first layers of a stage may be split otherwise.
+// A lower bound if a part of a layer takes at least that part of the layer's time. Left out: copying pieces, adding
+// partial sums, rows that are computed twice, and messages from other stages. Layouts are those of the whole network
+// split in this way, which may differ from the stage's in its first layers.
 #pragma once
 
 #include <map>
@@ -41,7 +41,7 @@ using PlanLoads = std::vector<std::vector<SplitLoad>>;
 struct SplitParts;
 struct ShardSeconds;
 
-// Remembers every way of splitting it was asked for. Not for several threads at once.
+// Caches each combination of axis and shares. Not thread-safe.
 class SplitLoads {
  public:
   // Borrows all but the last. multiples: SplitOptions::multiples, as plans are expanded with.

@@ -1,4 +1,4 @@
-// How much of a stage each of its devices takes, where the stage is split inside its layers.
+// Shares of the devices of a stage that is split inside its layers.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ std::vector<int64_t> shares_by_speed(const SearchCosts& costs, const Stage& stag
 // {4, 2} → {2, 1}
 void reduce(std::vector<int64_t>& shares);
 
-// What the shards of a stage hold, roughly: a lower bound, without messages and without what several micro-batches
+// Memory of the shards of a stage: a lower bound, without messages, and without what further micro-batches
 // keep.
 struct ShardBytes {
   double each = 0;             // every shard holds
@@ -26,9 +26,9 @@ struct ShardBytes {
   std::vector<double> memory;  // [shard]: of its device
 };
 
-// Where shares by speed may be too much for a device: shares as close to those as the memories allow, and shares that
-// leave the same part of each memory free. `by_speed`: of the same devices. Empty: the first ones surely fit, or a
-// device has no memory for a share.
+// If shares by speed may exceed a device's memory: the closest shares that the memories allow, and shares that leave
+// the same part of each memory free. `by_speed`: of the same devices. Empty: shares by speed certainly fit, or a device
+// has no memory for any share.
 std::vector<std::vector<int64_t>> shares_by_memory(const std::vector<int64_t>& by_speed, const ShardBytes& bytes);
 
 }  // namespace nlsplit::inline partition

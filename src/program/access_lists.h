@@ -1,4 +1,4 @@
-// Earlier accesses to a device's bytes that a later one may have to wait for, found by the bytes they take.
+// Finds the earlier accesses to a device's memory that a later access must wait for, by the bytes they touch.
 #pragma once
 
 #include <algorithm>
@@ -21,18 +21,18 @@ struct Access {
   int64_t instance_begin, instance_end;  // of all of its instance, counted alike
   bool writes;
   bool transfer;  // on a FIFO rather than the compute stream
-  bool own;       // any order: scratch of which only its slot's values are looked at
+  bool own;       // free_dependencies: scratch of one slot, which orders no other slot
 };
 
-// Accesses to one instance, or to all instances of buffers that share bytes: accesses of different lists never wait for
-// each other.
+// Accesses to one instance, or to all instances of buffers that share bytes. Accesses in different lists are never
+// ordered by reuse.
 class AccessList {
  public:
-  // many: to several instances. Then only those whose instances have bytes in common are looked at.
+  // many: accesses to several instances. Only accesses to instances that overlap in memory are then compared.
   explicit AccessList(bool many = false) : many_(many) {}
 
-  // take(earlier): for each that shares bytes with `now`'s instance, the earliest first; true: it stands for itself no
-  // longer. Then `now` is there too.
+  // Calls take(earlier) for each earlier access that overlaps the instance of `now`, the earliest first; true removes
+  // that access from the list. Then adds `now`.
   template <class Take>
   void add(const Access& now, const Take& take) {
     if (!many_) return add_to_one(now, take);
@@ -62,8 +62,8 @@ class AccessList {
   };
   static constexpr Range gone{std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
 
-  // A buffer of all gradients has hundreds of accesses. Those that follow each other are mostly to bytes beside each
-  // other: what has no byte in common with all of a group is passed at once.
+  // A buffer of all gradients has hundreds of accesses, and consecutive ones are mostly to neighbouring bytes. So a
+  // whole group is skipped if `now` overlaps none of its range.
   static constexpr size_t group_size = 16;
 
   template <class Take>

@@ -3,8 +3,8 @@
 //
 //   collective reduce-scatter ring of A, B, C elements 4, 4, 3 { … }
 //
-// A *native* one is run by the transport's own collective instead: one call, from when its value is there until its
-// result is. Its instructions say what it does, and simulators time them.
+// A *native* collective is run by one call of the transport's own collective instead, which begins when the value is
+// ready and ends with the result. Its instructions specify the call, and simulators time them.
 //
 //   collective all-reduce tree of A, B, C elements 300 native gradients[0:300] { … }
 #pragma once
@@ -52,7 +52,7 @@ Result<CollectiveAlgorithm> parse_algorithm(CollectiveKind kind, std::string_vie
 // Whether every sum has the members in their order, one after the other, wherever it is made.
 bool adds_in_order(CollectiveAlgorithm algorithm);
 
-// The device's bytes that a transport's own collective works on. The result is the value, but of an all-to-all.
+// The device's bytes that a native collective works on. The result overwrites the value, except for an all-to-all.
 struct NativeBytes {
   Operand value, result;
   friend bool operator==(const NativeBytes&, const NativeBytes&) = default;
@@ -68,7 +68,7 @@ struct Collective {
 };
 int64_t value_elements(const Collective& collective);
 int64_t result_elements(const Collective& collective, size_t member);  // of an all-to-all not those of the value
-// Whether two members do the same, each on its own bytes.
+// Whether two members take part in the same collective, each with its own bytes.
 bool same_collective(const Collective& a, const Collective& b);
 // The elements that a member must receive at least, whatever the algorithm. member: its place in the group.
 int64_t least_received(const Collective& collective, size_t member);

@@ -10,8 +10,8 @@
 
 namespace nlsplit::inline program {
 
-// instr.opcode is copy, pack, unpack or reduce. pack and unpack are known by the part that moves, not by the whole it
-// is part of.
+// instr.opcode is copy, pack, unpack or reduce. The desc of pack and unpack has the shape of the part that moves, not
+// that of the whole tensor.
 ComputeDesc movement_desc(const DeviceProgram& device, const Instr& instr);
 
 // A reduce of so many operands.

@@ -8,24 +8,24 @@
 // and every send has its recv. Edges between two instances of the compute stream are implied by the stream and not
 // listed again.
 //
-// A native collective (program/collective.h) is run as one step: dependencies() has its instructions, for who times
-// them, and dependencies_of() and dependencies_as_run() that step, for who runs it. It is its first instruction there,
-// on a stream of its group, and the same at all members: it takes the value and gives the result. The others stand for
-// nothing.
+// The executor runs a native collective (program/collective.h) as one step. The simulator times its instructions: these
+// are in dependencies(). The step is in dependencies_of() and dependencies_as_run(): the collective's first instruction
+// stands for all of them, reads the value, writes the result, and is on a stream of its group. Its other instructions
+// have no edges.
 //
-// A Program has an order of slots for each device. free_dependencies() leaves open every other order with the same
-// results, and says in FreeSlot what binds the slots of a device among themselves. From this freedom an online policy
-// chooses (schedule/online.h), in the simulator as in the executor. A device still runs one slot at a time, from its
-// first computation to its last. Bound are
+// A Program fixes the order of each device's slots. free_dependencies() has only the edges that every order with the
+// same results must keep; FreeSlot has those between slots of one device. An online policy (schedule/online.h) chooses
+// among the remaining orders, in the simulator and in the executor. A device still runs one slot at a time, from its
+// first computation to its last. Every order keeps
 //   - the order within a slot
-//   - data: what is read is what the Program's order would have read there; reuse: nothing is overwritten that somebody
-//     still has to read. Scratch is each slot's own, unless some slot reads what it has not written.
+//   - data: an instruction reads the value that it would read in the Program's order; reuse: no value is overwritten
+//     before its last reader. Each slot has its own scratch, unless some slot reads scratch that it has not written.
 //   - the order of the messages of one tag from one device to another. Messages of different tags may overtake each
-//     other: their ends are told apart by the tag.
-//   - the place of a slot that is part of a collective, which waits in its middle for what depends on its beginning:
-//   all
-//     slots of the device before it come before it, and those behind it after it. All others have all that comes from
-//     outside before they begin, so they end by themselves.
+//     other: the tag tells the receiver which message it is.
+//   - the place of a slot that is part of a collective. Such a slot waits in its middle for messages that depend on
+//     the messages that it has sent. So the slots before it on its device stay before it, and the slots after it stay
+//     after it. Any other slot begins when all its inputs from other slots are there, and then ends without
+//     waiting.
 #pragma once
 
 #include <cstdint>
@@ -55,26 +55,26 @@ struct Edge {
 inline constexpr uint32_t no_instance = ~0u;
 
 struct FreeSlot {
-  std::vector<int> after;  // slots of its device that end before it begins, ascending
-  bool computes = false;   // else it has messages only, and no turn
-  bool fixed = false;      // keeps its place
-  bool chosen = false;     // F, I or W without a fixed place: a policy is asked. Others go as soon as they can
-  ScheduledSlot slot;      // of stages: what a policy is told
+  std::vector<int> after;  // slots of its device that must end before it begins, ascending
+  bool computes = false;   // false: it has messages only, which need no place in the device's order
+  bool fixed = false;      // keeps its place in the Program's order
+  bool chosen = false;     // F, I or W that is not fixed: the policy chooses when. Other slots run once they are ready
+  ScheduledSlot slot;      // of a stage: the slot that the policy sees
 };
 
 struct Dependencies {
   std::vector<Instance> instances;     // device by device, slot by slot, in order
   std::vector<uint32_t> device_begin;  // [d]: first instance of device d; one more at the end
-  // Of a send its recv and the reverse; of a native collective run as one step the next member's, in a circle; else
-  // no_instance.
+  // Of a send its recv, of a recv its send; of a native collective run as one step that of the group's next member
+  // (the first after the last); of others no_instance.
   std::vector<uint32_t> match;
   std::vector<uint32_t> edge_begin;  // edges[edge_begin[i] … edge_begin[i+1]) end at instance i
   std::vector<Edge> edges;
-  // As run: [instance] of a native collective: its first one on the device; of others no_instance. Empty: there is
-  // none.
+  // As run: [instance] of a native collective: the collective's first instance on the device; of others no_instance.
+  // Empty: there are no native collectives.
   std::vector<uint32_t> native;
-  // Of free_dependencies: [device][slot], else empty. Stream edges are then those between the computations of a slot
-  // and between the messages of a tag, and edges between computations of different slots stand in `after`.
+  // [device][slot], by free_dependencies only. Stream edges are then only those between computations of one slot and
+  // between messages of one tag; FreeSlot::after has the edges between computations of different slots.
   std::vector<std::vector<FreeSlot>> free_slots;
 
   bool is_native(uint32_t i) const { return !native.empty() && native[i] != no_instance; }
@@ -87,24 +87,24 @@ const Instr& instr_of(const Program& program, const Instance& instance);
 // "device B slot 3 (F1.1) `recv in from A tag 1`": how every message names an instance.
 std::string describe_instance(const Program& program, const Instance& instance);
 
-// Which accesses wait for each other.
+// Which accesses to memory are ordered by reuse edges.
 enum class Reuse : uint8_t {
-  of_buffers,  // those of one buffer's instance: enough within an execution, where verify keeps others apart
-  of_bytes,    // of all buffers that have bytes in common: across executions (program/session.h)
+  of_buffers,  // accesses to one instance of one buffer: enough within an execution, where verify separates buffers
+  of_bytes,    // accesses to the same bytes, whatever the buffer: needed across executions (program/session.h)
 };
 
 // Error: the FIFOs of a pair differ at their ends (a send without recv, other tag, other size); names device, slot,
 // instruction.
 Result<Dependencies> dependencies(const Program& program, Reuse reuse = Reuse::of_buffers);
 
-// The same, as run. Error also: members of a group that begin other native collectives, or in another order.
+// The same, with native collectives as steps. Error also: members of a group that begin them in different orders.
 Result<Dependencies> dependencies_as_run(const Program& program);
 
-// Of one device alone, as run: its instances and what they wait for there. Nothing is said of what its messages match.
+// Of one device alone, as run: its instances and the edges between them. `match` is not set.
 Dependencies dependencies_of(const Program& program, size_t device, Reuse reuse = Reuse::of_buffers);
 
-// Of a Program that verify accepts; reuse is of bytes. Errors also: native collectives; it recomputes, and a schedule
-// has no place for that; slots that wait for each other unless they run in the Program's order.
+// Expects a Program that verify accepts; reuse is of bytes. Errors also: native collectives; recomputation, which an
+// online policy has no slots for; slots that would deadlock in another order than the Program's.
 Result<Dependencies> free_dependencies(const Program& program);
 
 }  // namespace nlsplit::inline program

@@ -1,5 +1,5 @@
-// What a Program takes of each device's memory, and what for: read off the Program itself, not off the planner that
-// made it.
+// How much of each device's memory a Program uses, by purpose: computed from the Program, independently of the planner
+// that made it.
 //
 //   for (const DeviceFootprint& device : footprints(program)) device.total();   // the device's arena, to the byte
 #pragma once

@@ -8,7 +8,7 @@
 
 namespace nlsplit::inline program {
 
-// As the catalogue says for this instruction: bits of its reads. 0: it is no computation of a kernel that may.
+// Bit i: the kernel may write its result on operand i (KernelInfo::in_place). 0: not a computation, or none may be.
 uint64_t in_place_reads(const Program& program, const Instr& instr);
 
 // Whether its only result may lie on the bytes of buffer `held`: all that it reads of that buffer it reads whole, as

@@ -1,4 +1,4 @@
-// What an online run of a Program needs beside it: who decides, and what it may know. Both executors get the same.
+// What an online run of a Program needs: the policy, and its knowledge of the critical path. Also for the simulator.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct Online {
   std::vector<std::vector<double>> remaining_s = {};   // [device][slot]: ReadySlot::remaining
 };
 
-bool is_work(const ScheduledSlot& slot);  // F, I or W of a stage: what a table has, steps left aside
+bool is_work(const ScheduledSlot& slot);  // F, I or W of a stage: the slots of a table, without steps
 
 // JSON {"format": "nlsplit-online", "version": 1, "policy": …}. Errors: not that, not of this Program, no such policy.
 std::string online_text(const Online& online);

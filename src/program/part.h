@@ -6,9 +6,9 @@
 //   own.devices[3]                                      // as in the whole
 //   own.devices[4]                                      // its description: no buffers, segments or slots
 //
-// A part's size grows with the device's work alone: of other devices it names those that the device talks with. Whether
-// its messages match those of other parts, and whether it ends, only the whole Program says: whoever cuts the parts
-// verifies that first.
+// A part's size depends only on its device's work: of the other devices it has the names of the device's peers. Whether
+// its messages match those of other parts, and whether it deadlocks, depends on the whole Program, which must be
+// verified before it is cut into parts.
 #pragma once
 
 #include <vector>
@@ -32,8 +32,8 @@ void exchange_devices(Program& program, size_t a, size_t b);
 // What all devices are called, what they are and on which hosts.
 Program outline_of(const Program& program);
 
-// Among all devices of the outline again; what has all of them already stays as it is. Errors: there is no such device,
-// or the part names one that is not there.
+// The part with all devices of the outline; a whole Program stays as it is. Errors: there is no such device, or the
+// part names a device that the outline lacks.
 Result<Program> in_outline(const Program& outline, const Program& part, size_t device);
 Result<Session> in_outline(const Program& outline, const Session& part, size_t device);
 

@@ -67,7 +67,7 @@ Status save_program(const std::string& dir, const SavedProgram& saved, const Wei
 Status save_program_like(const std::string& dir, const SavedProgram& saved, const std::string& like);
 Result<SavedProgram> load_program(const std::string& dir);
 
-// What a session that generates text was made for (generation.json).
+// The workload that a session of text generation was made for (generation.json).
 struct SavedGeneration {
   std::string tokenizer;  // the file that has the model's: an absolute path; empty: it has none
   int64_t prompt = 0, tokens = 0;

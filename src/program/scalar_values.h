@@ -5,8 +5,8 @@
 //   ASSIGN_OR_RETURN(const ScalarTable table, scalar_values(sequence.program, sequence.dependencies, given));
 //   const auto values = table.of(instance);
 //
-// What cannot be known so is unknown, and counts as its declared maximum: what comes from computed floats, from inputs
-// that were not given, or from contents that nobody has.
+// Values that come from computed floats, from inputs that were not given, or from missing contents are unknown, and
+// count as their declared maximum.
 #pragma once
 
 #include <functional>

@@ -4,9 +4,9 @@
 //   buffer length i64[2] state max 16                           # values in 0 … 16
 //   y = CachedAttention(q, keys, values, length) {…} kernel …   # reads no more keys than there are
 //
-// Whoever reads a scalar reads it from a buffer with a declared maximum. verify holds the maximum against the largest
-// value that the operator takes (graph/operators/operator.h, ScalarInputs); executors and simulators hold the values
-// against the maximum.
+// Scalars are read only from buffers with a declared maximum. verify compares the maximum with the largest value that
+// the operator allows (graph/operators/operator.h, ScalarInputs); executors and simulators compare the values with the
+// maximum.
 #pragma once
 
 #include <cstdint>

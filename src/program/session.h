@@ -5,8 +5,8 @@
 //     push    reads and writes them, a thousand times
 //     read    reads them
 //
-// A state or weight buffer that two Programs name alike on the same device is one buffer: what one execution leaves
-// there, the next one finds. All other buffers belong to their Program. Those that last no longer than an execution may
+// A state or weight buffer with the same name in two Programs on one device is one buffer: its contents last from one
+// execution to the next. All other buffers belong to their Program. Buffers that last no longer than an execution may
 // share bytes with another Program's.
 //
 // Executions follow each other without a barrier: a device begins one as soon as its own part of the one before allows
@@ -33,11 +33,11 @@ struct Session {
 // When device 0 may give a micro-batch its inputs of the next of several executions that were chosen at once.
 enum class Refill : uint8_t {
   none,     // all executions have the same inputs
-  read,     // once the execution before has read them: a prompt in chunks
-  answered  // once it has given its outputs, too: a token that follows from the one before
+  read,     // once the previous execution has read its inputs: chunks of a prompt
+  answered  // once the previous execution has also written its outputs: a token that depends on the one before
 };
 
-// So many executions of a Program in a row, chosen at once.
+// A number of executions of a Program in a row, chosen at once.
 struct Choice {
   int program = 0;  // index into Session::programs
   int times = 1;    // 0: the session ends
@@ -46,32 +46,32 @@ struct Choice {
 };
 inline constexpr Bytes choice_bytes = bytes(16);
 
-// Each Program is sound (program/verify.h); all have the same devices, eager limit and card window; shared buffers are
-// equal in all they are; what lasts from one execution to the next (inputs, outputs, weights, states) overlaps nothing
-// of another Program; executions that follow each other match their messages, end, and keep apart what shares bytes.
+// Each Program is sound (program/verify.h). All have the same devices, eager limit and card window. Shared buffers are
+// equal in all properties. Buffers that last (inputs, outputs, weights, states) overlap no buffer of another Program.
+// Consecutive executions match their messages, do not deadlock, and are ordered where they use the same bytes.
 Status verify_session(const Session& session);
 
-// All buffers, segments and computations of the Programs on their devices, and no order. Buffers and segments that are
-// not shared are called "program/name"; buffers keep their places, so an arena is as large as the largest one. Error:
-// as verify_session, of devices and shared buffers only.
+// One Program with all buffers, segments and computations, without an order of slots. Buffers and segments that are not
+// shared are called "program/name". Buffers keep their offsets, so an arena is as large as the largest one. Errors:
+// those of verify_session about devices and shared buffers.
 Result<Program> join(const Session& session);
 
 // How device 0's choices reach the others in a sequence.
 enum class Choosing : uint8_t {
-  known,     // everybody knows the whole sequence beforehand
-  messages,  // device 0 sends each choice once its own part of what was chosen before has ended; nobody begins earlier
+  known,     // all devices know the whole sequence beforehand
+  messages,  // device 0 sends each choice when its own part of the previous one has ended; no device begins earlier
 };
 
-// A micro-batch gets new inputs of an execution: what that waits for on device 0, and what waits for it there.
+// New inputs of one micro-batch for one execution: the instances before and after the write on device 0.
 struct Refilling {
   int execution = 0;  // counted over all choices
   int micro_batch = 0;
   std::vector<uint32_t> after, before;  // instances of Sequence::dependencies; `after` is never empty
 };
 
-// The joined Program with an order: the executions of the choices, one after the other; and what waits for what across
-// them. Whoever runs or simulates a Program runs or simulates this. A dependency goes from an earlier execution to a
-// later one only, so a session whose Programs each end cannot deadlock.
+// The joined Program with an order of slots (the executions of the choices, one after the other), and its dependencies.
+// Executors and simulators run it like any other Program. Dependencies lead from earlier executions to later ones only,
+// so a session whose Programs do not deadlock does not deadlock.
 struct Sequence {
   Program program;
   Dependencies dependencies;

@@ -39,8 +39,8 @@ struct DeviceTimes {
 };
 std::vector<DeviceTimes> device_times(const Program& program, const Trace& trace);
 
-// Of all messages together: from when both ends were ready and the message before between the two had been delivered,
-// until they were delivered.
+// Sum over all messages: from when both ends were ready and the previous message between the two had been delivered,
+// until the message was delivered.
 double message_seconds(const Program& program, const Trace& trace);
 
 // Mean and longest time from a micro-batch's first instruction to its last.

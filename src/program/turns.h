@@ -1,6 +1,6 @@
-// Whose turn it is on a device that is run online: the one way in which the simulator and the executor ask a policy.
+// Which slot a device runs next in an online run: the simulator and the executor both call the policy through this.
 //
-//   turns.ready(7, true, {slot, now, remaining});      // all that slot 7 waits for is there
+//   turns.ready(7, true, {slot, now, remaining});      // all inputs of slot 7 are there
 //   turns.next(now)                                    // the device is free: 7, or nothing if the policy waits
 #pragma once
 
@@ -19,12 +19,12 @@ class DeviceTurns {
   DeviceTurns(int device, const OnlinePolicy& policy, std::span<const ScheduledSlot> table)
       : device_(device), policy_(&policy), table_(table) {}
 
-  // `number` is the caller's name of the slot; a policy is shown those that are ready by when they became so, then by
-  // number. Who is not `asked_about` has its turn before all that are, the lowest
-  // number first.
+  // A slot has become ready; `number` is the caller's number of it. The policy sees the ready slots in the order in
+  // which they became ready, then by number. A slot with `asked_about` false runs before all others, without the
+  // policy, the lowest number first.
   void ready(int number, bool asked_about, const ReadySlot& slot);
 
-  // Whose turn is next, now that the device is free; it is then no longer among those that are ready.
+  // The slot to run, now that the device is free. It is removed from the ready slots.
   std::optional<int> next(double now);
 
   // For messages: "could run 0F1, 0F2; its table has 0F3 next, which is not ready". Empty: nothing is ready.

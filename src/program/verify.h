@@ -26,14 +26,14 @@ Status verify(const Program& program, const Dependencies& dependencies);
 // The same, and the dependencies that it found on the way.
 Result<Dependencies> verified(const Program& program);
 
-// What a rank checks of the part it was given (program/part.h), so that whatever it was given touches no byte outside
-// its buffers: the structure, its instructions, its memory. Answers what waits for what on the device. That its
-// messages match and come, and that what overlaps is kept apart, verify() has checked of the whole.
+// What a rank checks of the part it received (program/part.h), so that even a wrong part touches no byte outside its
+// buffers: structure, instructions and memory. Returns the device's dependencies. verify() of the whole Program has
+// checked that messages match and arrive, and that overlapping buffers are ordered.
 Result<Dependencies> verified_part(const Program& part, size_t device);
 
-// Executes the dependencies with every message as rendezvous and answers the order it found (a topological one, send
-// and recv of a message next to each other). What ends here cannot deadlock, whatever the eager limit. Error: the
-// circle of instructions that wait for each other.
+// Executes the dependencies with every message as rendezvous. Returns a topological order, in which a message's send
+// and recv are neighbours. A Program that passes cannot deadlock, whatever its eager limit. Error: the cycle of
+// instructions that wait for each other.
 Result<std::vector<uint32_t>> dry_run(const Program& program, const Dependencies& dependencies);
 
 }  // namespace nlsplit::inline program

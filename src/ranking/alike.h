@@ -14,8 +14,8 @@
 
 namespace nlsplit::inline ranking {
 
-// Two plans are alike if all their cuts differ by less than this part of an even stage's work, and the shares inside
-// their stages by less than this part of an even share.
+// Two plans are similar (alike) if all their cuts differ by less than this part of an even stage's work, and the shares
+// inside their stages by less than this part of an even share.
 inline constexpr double alike_cuts = 0.05;
 
 // As many micro-batches, the same schedule, the same devices in the same way in each stage, cuts and shares that are
@@ -23,14 +23,14 @@ inline constexpr double alike_cuts = 0.05;
 // the whole model; none, or of another model: no two plans are alike.
 bool are_alike(const Plan& a, const Plan& b, const std::vector<double>& node_shares);
 
-// Which of the plans that search found have been looked at often enough in another form.
+// Limits how many similar plans of the search are timed.
 class Variants {
  public:
   static constexpr size_t most = 3;
 
   explicit Variants(const std::vector<double>& node_shares);
 
-  // `most` plans noted before are alike, and by what search says no more than 2 % worse by any metric.
+  // Whether `most` similar plans were noted before that are, by the search's scores, at most 2 % worse in each metric.
   bool enough(const ScoredPlan& plan, const std::string& schedule) const;
   void note(const ScoredPlan& plan, const std::string& schedule);
 

@@ -3,8 +3,8 @@
 //
 // Each micro-batch puts every node of the graph on the host or beyond. For weights w >= 0 of the devices and u >= 0 of
 // the host's links the makespan is at least
-//   min over all ways to part the nodes of  sum of w_d * seconds_dn on the cheapest device of the node's side
-//                                         + u * seconds of the bytes that cross the border that way
+//   min over all partitions of the nodes of  sum of w_d * seconds_dn on the cheapest device of the node's side
+//                                          + u * seconds of the bytes that cross the border
 // divided by the sum of the weights of the devices that a plan may have, and of u: Lagrangian duality, as in
 // ranking/lower_bound.h. The minimum is a minimum cut of the graph (Stone, "Multiprocessor Scheduling with the Aid of
 // Network Flow Algorithms", IEEE Trans. Softw. Eng. 3, 1977). Any weights are sound; good ones are looked for.

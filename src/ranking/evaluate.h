@@ -14,9 +14,9 @@
 
 namespace nlsplit::inline ranking {
 
-// What is wanted of a plan's Program and its dependencies after verify().
+// The parts of a plan's Program and dependencies that are still needed after verify().
 struct PlanDigest {
-  Status sound;                    // verify's word
+  Status sound;                    // verify()'s result
   std::vector<int> micro_batches;  // micro_batches_of
   std::vector<PhaseTimes> phases;  // of each device of the Program
   uint64_t slots = 0;              // slots_of
@@ -87,7 +87,7 @@ Result<TimedGraph> timed_graph_of(const LoweredPlan& lowered, const Cluster& clu
 std::vector<int> micro_batches_of(const LoweredPlan& lowered);
 // RankedPlan::slots
 uint64_t slots_of(const LoweredPlan& lowered);
-// How long micro-batches are under way, from their first activity to their last. `count`: of them.
+// Time of a micro-batch from its first activity to its last: mean and longest. `count`: number of micro-batches.
 struct Latency {
   double mean = 0, longest = 0;
 };
@@ -104,7 +104,7 @@ struct Fullest {
 Fullest fullest_device(const Scenario& scenario, const Estimate& estimate);
 
 Goal goal_of(const Scenario& scenario);
-// Of these estimates, or, if there are none, of `others`: no device may hold the whole model.
+// The best single device's times, which a weighted objective is relative to; without `singles` the best of `others`.
 void set_yardstick(Goal& goal, const std::vector<Estimate>& singles, const std::vector<Estimate>& others);
 
 double score_of(const Goal& goal, double makespan_s, double latency_s);  // smaller is better
@@ -113,7 +113,7 @@ double score_of(const Goal& goal, const Estimate& estimate);
 // Adds the breakdown of a simulation without noise.
 void add_breakdown(const LoweredPlan& lowered, const Breakdown& breakdown, const Cluster& cluster, Estimate& estimate);
 
-// The fast tier's word, no shorter than what the busiest device or link allows with contention.
+// By the fast tier; the makespan is at least the time of the busiest device or link, which holds with contention too.
 Estimate estimate_fast(const Scenario& scenario, const LoweredPlan& lowered);
 
 }  // namespace nlsplit::inline ranking

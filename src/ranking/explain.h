@@ -1,7 +1,6 @@
-// Why the plans of a ranking are as good as they are: what each is bound by, and what the links would have to be for it
-// to pay against one device.
+// Explains the plans of a ranking: the bottleneck of each, and how slow links may be until one device is as good.
 //
-//   plan 1: stage 2 on B, 97 % busy; pays above 0.42 of today's bandwidth and below 30 times today's latency
+//   plan 1: stage 2 on B, 97 % busy; pays above 0.42 of the scenario's bandwidth and below 30 times its latency
 #pragma once
 
 #include <vector>

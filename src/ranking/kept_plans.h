@@ -1,4 +1,4 @@
-// Lowered plans that are needed again if they turn out to be among the best. Kept, they need not be lowered twice.
+// A cache of compiled plans: those with the best scores are kept, so that they need not be compiled again.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ using KeptPlan = std::shared_ptr<std::optional<LoweredPlan>>;
 // About, of what grows with its instructions.
 size_t bytes_of(const LoweredPlan& lowered);
 
-// Those of the best scores. Several threads may ask; who comes first changes what is kept, and no answer.
+// The plans with the best scores. Thread-safe. The order of calls affects which plans are kept, but no result.
 class KeptPlans {
  public:
   KeptPlans(size_t most_plans, size_t most_bytes) : most_plans_(most_plans), most_bytes_(most_bytes) {}

@@ -1,6 +1,6 @@
-// What no plan can beat: a lower bound of a batch's seconds over all plans that cut the model into stages and stages
-// into replicas, and with splits inside layers also those. It is proved, not searched, so that a ranking can say how
-// much better a plan that nobody has looked at could be.
+// A lower bound of a batch's time over all plans of stages and replicas, and of splits inside layers if asked for. The
+// bound is proved, not searched. So a ranking can say how much better than its first plan any other plan could be, also
+// one that the search did not try.
 //
 // Three bounds, of which the largest holds:
 //  - Load. Each node of each micro-batch is computed somewhere, and a device computes one at a time. For any weights
@@ -8,9 +8,8 @@
 //    by the sum of the weights of the devices that a plan may have: the dual of the fractional assignment of nodes to
 //    unrelated machines (Lenstra, Shmoys, Tardos, Mathematical Programming 46, 1990). The best weights are looked for;
 //    any are sound.
-//  - Links. What is computed beyond the links of the host where the inputs are, or the outputs are wanted, has to be
-//  sent
-//    over them: ranking/border_bound.h. Not with splits inside layers, which send other bytes.
+//  - Links. Data of layers on other hosts must cross the links of the host that has the inputs, or of the host where
+//    the outputs are wanted: ranking/border_bound.h. Not with splits inside layers, which send other bytes.
 //  - Path. A micro-batch passes every path of the graph, each node in no less than its time on the fastest device.
 // Other messages, memory, and the filling and draining of a pipeline are left out: they only make plans slower.
 #pragma once
@@ -25,8 +24,8 @@ struct LowerBound {
 };
 
 // At one micro-batch count. most_devices: of one plan; 0: all. inside: layers may be split, so that all devices share a
-// node. Sound then only where pieces take together no less than the whole, which rooflines see to and measurements need
-// not. enough_s: a larger makespan is not looked for. Error: a missing cost.
+// node. The bound then holds only if the pieces of a layer together take at least the layer's time: true of rooflines,
+// not always of measurements. enough_s: stops at a bound of this makespan. Error: a missing cost.
 Result<LowerBound> lower_bound(const PreparedModel& prepared, const Cluster& cluster, const CostTable& costs,
                                const Endpoints& ends, size_t most_devices, bool inside, double enough_s,
                                size_t cores = 1);

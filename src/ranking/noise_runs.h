@@ -20,8 +20,8 @@ Status check_noise(const Scenario& scenario, const Tier& tier);
 Result<NoiseRuns> run_noise(const Scenario& scenario, const std::vector<LoweredPlan>& plans,
                             const RankOptions& options);
 
-// How much longer than without noise a plan's best possible run takes in 95 of 100 runs, by what its devices and links
-// must do at least. Cheap, so that plans that shine only under noise are not pruned: for candidates by the thousand.
+// A lower bound of a plan's time in 95 of 100 runs, relative to its time without noise: from the work of its devices
+// and links under noise. Cheap enough for thousands of candidates. It keeps plans that are good only under noise.
 class NoiseBound {
  public:
   explicit NoiseBound(const Scenario& scenario);  // scenario.noise must be there

@@ -1,4 +1,4 @@
-// PlanParts: which costs a plan's activities are made of, so that it can be timed again where costs are others
+// PlanParts: the costs that each activity of a plan consists of, so that the plan can be timed again with other costs
 // (ranking/worlds.h).
 #pragma once
 

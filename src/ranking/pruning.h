@@ -4,12 +4,12 @@
 //   Pruning pruning(wanted, Objective::throughput);
 //   for (…) if (pruning.worth(scored)) { …; pruning.note(&scored, score, metrics_of(estimate), plan); }
 //
-// Search has cheap estimates of every plan: its time at least, the time of one micro-batch, the computing time of its
-// busiest device, and the bytes of a stage. The exact figures are never below some share of these, which is nearly the
-// same for all plans of a ranking (links that overlap, messages that leave early). Pruning learns the lowest share from
-// the plans of a kind it sees. Then it skips plans whose estimates say that they are neither among the best by the
-// objective nor the best of their kind by another metric. So the table has the order of all candidates, unless a
-// skipped plan beats its estimate by more than any plan that was timed.
+// The search has cheap estimates of every plan: a lower bound of its time, the time of one micro-batch, the computing
+// time of its busiest device, and the bytes of a stage. The lowest ratio of exact to estimated figures is nearly the
+// same for all plans of a ranking (links that overlap, messages that leave early). Pruning learns this ratio from the
+// timed plans of each kind. It skips plans whose corrected estimates are neither among the best by the objective nor
+// the best of their kind by another metric. So the table has the order of all candidates, unless a skipped plan's ratio
+// is lower than that of every timed plan.
 #pragma once
 
 #include <array>
@@ -43,7 +43,7 @@ class Pruning {
   Pruning(size_t wanted, Objective objective, bool training = false);
 
   bool worth(const ScoredPlan& plan, const std::string& schedule = "") const;
-  // What the plan's score is no less than, as far as the plans before it tell.
+  // A lower bound of the plan's score, estimated from the plans noted so far.
   double least_score(const ScoredPlan& plan) const;
 
   // A plan that was lowered and fits: `score` is what the best are chosen by, no less than the objective's metric, and

@@ -1,11 +1,11 @@
 // A ranking in the making (ranking/ranking.h): candidates are collected, timed by the fast tier, the best simulated.
 //
-//   ranker_candidates.cc   what is looked at: the plans that search finds, and the user's own
+//   ranker_candidates.cc   the candidates: the plans that the search finds, and the user's own
 //   ranker_timing.cc       the fast tier times them
-//   ranker_refine.cc       small changes to the best
-//   ranker_simulate.cc     the tier that judges simulates the best
-//   ranker_judge.cc        which these are, and their order
-//   ranker_rules.cc        the rules of today (partition/baselines.h), whose plans are candidates like the others
+//   ranker_refine.cc       local search: small changes to the best plans
+//   ranker_simulate.cc     the judging tier (SimGrid) simulates the best plans
+//   ranker_judge.cc        selects the best plans, and orders them
+//   ranker_rules.cc        the baselines (partition/baselines.h), whose plans are candidates like the others
 //   ranker_generation.cc   of generation: prompts beside tokens
 //   ranker_prefill.cc      of generation: plans whose prompts are computed elsewhere
 //   ranker_confidence.cc   error bars
@@ -43,11 +43,11 @@ struct Candidate {
   double noisy_score = 0;            // the score under noise
   double prompt_s = 0, token_s = 0;  // of generation, where prompts matter: of an execution, by the fast tier
   KeptPlan lowered;                  // null or empty: it is lowered again where it is judged
-  bool must_judge = false;           // own plans and yardsticks
-  uint32_t rules = 0;                // bit b: what rule b of baselines() would choose
+  bool must_judge = false;           // the user's own plans, and the plans that splits are compared with (yardsticks)
+  uint32_t rules = 0;                // bit b: the plan of rule b of all_baselines()
 };
 
-// What lowering a plan takes: its layers, those of each replica.
+// The work of compiling a plan: its layers, counted for each replica.
 size_t layers_lowered(const Plan& plan);
 size_t layers_lowered(const ScoredPlan& scored);  // and within stages that are split inside their layers
 // Of training a layer is so many: its forward pass, and the gradients by its input and its weights.
@@ -72,7 +72,7 @@ class Ranker {
   Result<Ranking> run();
 
  private:
-  // The fast tier's word on a candidate.
+  // A candidate's estimate by the fast tier.
   struct Timed {
     KeptPlan lowered;                  // of `estimate`'s plan, if it is kept
     std::optional<Estimate> estimate;  // none: it cannot be, for the reason below. Of generation: what the cost is of
@@ -96,8 +96,8 @@ class Ranker {
   const PreparedModel& prepared_for(const Plan& plan) const {
     return nlsplit::prepared_for(prepared_, plan.micro_batches);
   }
-  size_t wanted() const;   // so many of the best go to the tier that judges
-  size_t workers() const;  // cores to share the work among: they change nothing but the time it takes
+  size_t wanted() const;   // how many of the best plans the judging tier simulates
+  size_t workers() const;  // cores that share the work; results do not depend on them
   // On shorter networks where that is less work. It takes so many of layers_lowered's layers.
   Result<LoweredPlan> lower(const Plan& plan) const;
   size_t work_of(const ScoredPlan& scored) const;
@@ -114,7 +114,7 @@ class Ranker {
     std::unique_ptr<PlanScorer> scorer;         // none: nothing is split inside its layers
     std::unique_ptr<PlanScorer> prompt_scorer;  // of generation, where prompts matter
     SearchResult found;
-    std::vector<std::vector<Stage>> rules;  // as baselines() are; empty where a rule knows no plan
+    std::vector<std::vector<Stage>> rules;  // [baseline]: its plan; empty if it has none
   };
   Status collect_candidates();
   void choose_yardsticks();
@@ -190,7 +190,7 @@ class Ranker {
                               const Pruning& pruning, Changing& all) const;
 
   // ---- ranker_rules.cc
-  std::span<const Baseline> rules_of_today() const;
+  std::span<const Baseline> all_baselines() const;
   static uint32_t rules_of(const Plan& plan, const std::vector<std::vector<Stage>>& rules);
   void note_rules(const Searched& searched);
   void choose_rules();
@@ -266,8 +266,8 @@ class Ranker {
   std::vector<LoweredPlan> judged_;                     // as Ranking::judged; Programs only if noise is wanted
   std::map<std::tuple<int, std::string, DeviceId>, TooSmall> too_small_;  // by micro-batches, schedule and device
   std::vector<RankedBaseline> rules_;                                     // as baselines() are
-  std::map<std::string, size_t> own_ways_;     // by name: micro-batch counts and schedules still possible
-  std::map<std::string, Error> own_troubles_;  // by name: the first reason why one is not
+  std::map<std::string, size_t> own_ways_;     // of own plans by name: possible pairs of micro-batches and schedule
+  std::map<std::string, Error> own_troubles_;  // by name: why the first impossible pair is not possible
   SeenCosts seen_costs_;
   Ranking ranking_;
 };

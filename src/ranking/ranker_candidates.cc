@@ -201,7 +201,7 @@ Result<Ranker::Searched> Ranker::search(const PreparedModel& prepared) const {
   Searched searched;
   ASSIGN_OR_RETURN(searched.costs, search_costs(scenario_, prepared, costs_));
   std::vector<std::vector<Stage>> seeds;
-  for (const Baseline& baseline : rules_of_today()) {
+  for (const Baseline& baseline : all_baselines()) {
     searched.rules.push_back(baseline.stages(graph, scenario_.cluster, searched.costs));
     if (!searched.rules.back().empty()) seeds.push_back(searched.rules.back());
   }

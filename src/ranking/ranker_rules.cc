@@ -1,4 +1,4 @@
-// What today's rules would choose: candidates that are always among those looked at, so that the answer is never worse.
+// Baselines: the plans of other programs' rules are always candidates, so the ranking is never worse than a baseline.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,18 +9,18 @@
 namespace nlsplit::inline ranking {
 namespace {
 
-// Layers of all the rules' plans, each replica's counted, up to which all of them are timed. Of more, two of each rule,
-// by their bounds; others if they may be better.
+// If the plans of all rules have at most this many layers (counted for each replica), all are timed. Otherwise two of
+// each rule, those with the best bounds, and others only if they may be better.
 constexpr size_t most_rule_layers = 100'000, min_timed_of_a_rule = 2;
 
 }  // namespace
 
-std::span<const Baseline> Ranker::rules_of_today() const {
+std::span<const Baseline> Ranker::all_baselines() const {
   if (scenario_.generation) return generation_baselines();
   return scenario_.training && !scenario_.search.axes.empty() ? training_baselines() : baselines();
 }
 
-// Which of the plans found is what a rule would choose: Candidate::rules.
+// Candidate::rules: bit b if the plan is that of rule b.
 uint32_t Ranker::rules_of(const Plan& plan, const std::vector<std::vector<Stage>>& rules) {
   uint32_t mask = 0;
   for (size_t b = 0; b < rules.size(); ++b) {
@@ -29,9 +29,9 @@ uint32_t Ranker::rules_of(const Plan& plan, const std::vector<std::vector<Stage>
   return mask;
 }
 
-// The first reason why a rule has no plan, or one that cannot run, will do.
+// Keeps the first reason why a rule has no plan, or only plans that cannot run.
 void Ranker::note_rules(const Searched& searched) {
-  const std::span<const Baseline> all = rules_of_today();
+  const std::span<const Baseline> all = all_baselines();
   for (size_t b = 0; b < all.size(); ++b) {
     if (b == rules_.size()) {
       rules_.emplace_back().name = all[b].name;

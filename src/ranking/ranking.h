@@ -113,8 +113,8 @@ struct RankedPlan {
 // "mine: A ..layer2 | B rest" of the scenario's own, else the text alone.
 std::string named_text(const RankedPlan& plan);
 
-// What a rule of today (partition/baselines.h) would choose, at the micro-batch count and schedule that suit it best.
-// The plan is one of Ranking::judged, so that no rule is better than the first plans.
+// The plan of a baseline (partition/baselines.h), at the micro-batch count and schedule that suit it best.
+// The plan is one of Ranking::judged, so no baseline is better than the first plan.
 struct RankedBaseline {
   std::string name, rule;
   Plan plan;
@@ -186,10 +186,10 @@ inline constexpr size_t plan_kind_count = 3;
 PlanKind kind_of(const Plan& plan);
 bool is_split(const Plan& plan);
 
-// Plans closer than this are equally good: simulations do not see finer.
+// Plans within this factor are equally good: simulations are not more exact.
 inline constexpr double clearly_faster = 1.02;
 
-// That the best plan is in the set, if nobody says otherwise.
+// Default probability that the best plan is in the confidence set.
 inline constexpr double usual_confidence = 0.9;
 
 // The best plan of each kind in one respect: indices into Ranking::judged. None: does not fit, or was not asked for.
@@ -294,8 +294,8 @@ struct RankOptions {
   const Tier* tier = &simgrid_tier();  // that judges: its word on the best plans is final
   std::function<void(std::string_view phase, size_t done, size_t total)> progress = {};  // may be empty
   std::function<bool()> interrupted = {};  // true: stop with the best so far; may be empty
-  // So many of the plans that fit are drawn at random and simulated too: a ranking that is to be checked against real
-  // runs must not be checked on its own favourites only.
+  // This many random plans of those that fit are simulated too: a ranking that is validated on its best plans alone
+  // looks better than it is.
   size_t samples = 0;
   uint64_t seed = 1;
   bool noise = false;                     // simulate the judged plans under the scenario's noise too, if it has any
@@ -328,20 +328,20 @@ Result<std::vector<RankedPlan>> resolve_own_plan(const Scenario& scenario, const
 // context (ranking/generation.h has the rest).
 double cost_of(const Ranking& ranking, const Estimate& estimate);
 
-// By what part of the first plan's cost_of another could be better at most: 1 - bound / cost. None: there is no bound.
+// The largest part of plan 1's cost_of that another plan could save: 1 - bound / cost. None: there is no bound.
 std::optional<double> within_bound(const Ranking& ranking);
 
 // The first `keep` in the user's order, without those alike to one before (ranking/alike.h).
 std::vector<size_t> kept(const Ranking& ranking);
 
-// What the verdict compares by what plans are ordered by; of a weighted objective by throughput.
+// The verdict's comparison by the scenario's objective; of a weighted objective by throughput.
 const Yardsticks& of_objective(const Ranking& ranking);
 
-// Those, the best of each plan of one's own, the confidence set, and the best single device and replicas by what plans
-// are ordered by: in the user's order, the rows of a table.
+// The rows of a table, in the user's order: kept(), the best of each plan of the user's own, the confidence set, and
+// the best single device and replicas by the objective.
 std::vector<size_t> shown(const Ranking& ranking);
 
-// Those, all of one's own, and what the verdict is about, in the user's order: what files and programs are told.
+// shown(), all plans of the user's own, and the plans of the verdict, in the user's order: the plans in JSON and CSV.
 std::vector<size_t> told(const Ranking& ranking);
 
 // Errors: a missing cost, a plan of one's own that names what there is not, nothing fits (says what is missing on which

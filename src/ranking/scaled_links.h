@@ -1,4 +1,4 @@
-// A plan's time over other links: it is timed again with slower or faster messages.
+// A plan's time with slower or faster links.
 //
 //   makespan_over(lowered, {.bandwidth = 0.5, .latency = 1})      // half of every bandwidth
 //   makespan_over(lowered, no_network)                            // messages take no time

@@ -53,8 +53,8 @@ Status add_fewer(const Scenario& scenario, const Graph& optimized, GenerationMod
 // optimized: the one for a token. weights: is told of what the others name; nullptr: nobody asks for contents.
 Result<GenerationModels> prepare_generation(const Scenario& scenario, const Graph& optimized, int micro_batches,
                                             WeightStore* weights);
-// What the plan has for prompts, its `prefill` or the same stages, of the network for prompts. Error: that has other
-// nodes.
+// The plan's stages for prompts, its `prefill` or the same stages, on the network for prompts. Error: the two networks
+// have different nodes.
 Result<Plan> plan_of_prompts(const GenerationModels& models, const Plan& plan);
 // Prompts are computed by the plan's `prefill`, if it has one, and their keys and values go to where tokens are
 // (compile/hand_over.h). verify: as CompileOptions'.

@@ -28,7 +28,8 @@ struct ShorterPlan {
   Plan plan;
 };
 
-// What a plan is made of; empty: it is not worth it, or it has more than one micro-batch. repeat: of the plan's graph.
+// The shorter plans whose weighted sum is the plan; empty: not worthwhile, or several micro-batches. repeat: of the
+// plan's graph.
 std::vector<ShorterPlan> shorter_plans(const Plan& plan, const Repeat& repeat);
 
 // The repeat of the most nodes that has enough blocks.

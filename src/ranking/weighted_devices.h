@@ -21,8 +21,8 @@ double largest_sum(const std::vector<WeightedKind>& kinds, const std::vector<dou
 // The best where one device is so many times as fast as another in everything. Empty: a device takes no time at all.
 std::vector<double> fair_weights(const std::vector<WeightedKind>& kinds);
 
-// A subgradient step in round 0, 1, …: what is busy for longer than the bound is too cheap, and gets so many times the
-// weight.
+// The factor of a weight in a subgradient step (round 0, 1, …): a device or link that is busy for longer than the
+// bound gets a larger weight.
 double better_weight(int round, double busy, double bound);
 
 }  // namespace nlsplit::inline ranking

@@ -1,22 +1,22 @@
-// Worlds: what plans cost if the costs they were timed with are wrong, by as much as their spreads say.
+// Worlds: Monte Carlo draws of the true costs, within the spreads of the known ones, and the plans' times under them.
 //
 //   const std::vector<std::vector<double>> costs = costs_in_worlds(scenario, goal, ranking.judged, lowered, shares,
 //   {}); confidence_of(costs, 0.9)                                                         (ranking/confidence.h)
 //
-// In a world each cost is its prediction times exp(e). Errors e have these parts, each drawn from (seed, world, what it
-// is of) alone, so that all plans meet the same world (common random numbers, as sim/disturb.h):
+// In a world each cost is its prediction times exp(e). The error e is a sum of parts. Each part's draw depends only on
+// (seed, world, what it is of), so all plans meet the same world (common random numbers, as sim/disturb.h):
 //
-//   device    all that a device computes. Its spread: `corrections`, else how much longer than at its best the machine
-//             took on the average when it was profiled
-//   kernel    each computation on each device. Its spread: of the profile's samples; of a prediction, of the fit
-//   messages  all of them, spread of `corrections`; and those of each measured way, by the error of its fit
-//   plan      what is left, spread of `corrections`. Two plans share as much of its variance as they have of the
-//             network's work on the same devices in the same way, if they have the same micro-batches and schedule
+//   device    all computations of a device. Spread: of `corrections`, else how much disturbances lengthened the
+//             executions of the profile
+//   kernel    each computation on each device. Spread: of the profile's samples; of a prediction, of the fit
+//   messages  all messages, spread of `corrections`; and the messages of each measured route, by the error of its fit
+//   plan      the rest, spread of `corrections`. Two plans share the part of its variance that is their common share of
+//             the network's work on the same devices with the same split, if micro-batches and schedule are the same
 //
 // Errors have Student's t distribution with 4 degrees of freedom, which fits data with outliers where the degrees
 // cannot be estimated (Lange, Little, Taylor, "Robust statistical modeling using the t distribution", JASA 84, 1989);
-// its quantile at the spread's own probability is the spread. The kernels of a device are as far off together as it is
-// (one scale for all of them): a device whose spreads are twice as large as thought is among the worlds.
+// its quantile at the spread's own probability is the spread. All errors of a device share one random scale: in some
+// worlds the spreads of a device are twice as large as assumed.
 //
 // Each plan is timed by the fast tier in each world, so that another device or link may be the bottleneck there.
 #pragma once
@@ -34,10 +34,10 @@ struct WorldOptions {
   size_t workers = 1;
 };
 
-// Devices whose costs have no spread: neither measured nor in `corrections`. While there are such, nothing is known.
+// Devices whose costs have no spread: neither measured nor in `corrections`. With such devices there are no error bars.
 std::vector<DeviceId> without_spread(const Scenario& scenario);
 
-// [plan][world]: cost_of the plan there: its judged estimate, times by how much the fast tier says it changes.
+// [plan][world]: cost_of the plan: its estimate by the judging tier, times the change by the fast tier.
 // node_shares: of Ranking. Plans must have their `parts`.
 std::vector<std::vector<double>> costs_in_worlds(const Scenario& scenario, const Goal& goal,
                                                  const std::vector<RankedPlan>& plans,

@@ -10,12 +10,12 @@
 //   waiting                 it is idle for any other reason: its input is not computed yet, a buffer downstream is
 //                           full, nothing is left to do; with equal stages the bubble of the pipeline (Huang et al.,
 //                           "GPipe", NeurIPS 2019)
-// What an idle device waits for is what it meets last of all its next block needs. If that is a message, the time from
-// when it could move (its data written, and, if it is not eager, its receiver ready) until it is there is exposed; and
-// if what kept it from moving earlier was another message (the one before it in its FIFO, one that had to leave a
-// buffer), that one's time too, and so on; but never beyond a computation: before that ended, the device waits for a
-// computer and not for the network. After its last block a device waits for the last of its own messages, then for the
-// others to end.
+// An idle device waits for the last input of its next block. If that is a message, communication is exposed from when
+// the message could move (its data written and, if it is not eager, its receiver ready) until it arrives. If another
+// message delayed it (the previous one of its FIFO, or one that had to leave a buffer), the time of that message is
+// exposed too, and so on along the chain. The chain ends at a computation: before that ended, the device waited for
+// computing and not for the network. After its last block a device waits for the last of its own messages, then for the
+// other devices to end.
 #pragma once
 
 #include <vector>

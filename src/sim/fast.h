@@ -1,4 +1,4 @@
-// The fast tier: no contention, every transfer has its route to itself. Prunes; SimGrid judges.
+// The fast tier: no contention between messages. It selects plans; SimGrid's times rank the selected ones.
 #pragma once
 
 #include <utility>
@@ -10,22 +10,22 @@ namespace nlsplit::inline sim {
 
 // Links other than the scenario's.
 struct ScaledLinks {
-  double bandwidth = 1;  // of every link, times today's
+  double bandwidth = 1;  // of every link, relative to the scenario's
   double latency = 1;    // and handshakes
 };
 
-// Messages of one host take turns at its card and blocks have company as in the SimGrid tier; if online decisions leave
-// every device waiting the makespan is infinite. Reuses the vectors of `timing`. One longest-path sweep where
+// Queues at network cards and contention between devices of one machine are as in the SimGrid tier. If an online policy
+// leaves every device waiting the makespan is infinite. Reuses the vectors of `timing`. A longest-path sweep if
 // is_closed(), else an event loop: both give the same times.
 void simulate_fast(const TimedGraph& graph, Timing& timing, const ScaledLinks& links = {});
 // As a Tier. Its makespan is also no shorter than what the busiest link or device must do.
 const Tier& fast_tier();
 
-// Whether no activity's time depends on what else is under way when it runs: an activity's times then follow from those
-// it waits for. Not so with a card window, devices of one machine that slow each other down, stragglers, online
-// decisions, answers that wait, overheads of messages, or messages that are slower while their ends compute.
+// Whether an activity's times depend only on the activities that it waits for, and not on others that run at the same
+// time. False with a card window, contention between devices of one machine, stragglers, online decisions,
+// clear-to-send delays, overheads of messages, or messages that are slower while their ends compute.
 bool is_closed(const TimedGraph& graph);
-// The event loop whatever the graph: what the sweep is held against.
+// The event loop, whatever the graph: tests compare the sweep with it.
 void simulate_by_events(const TimedGraph& graph, Timing& timing);
 // The same for a graph with online decisions. Error: the policy left every device waiting.
 Status simulate_online(const TimedGraph& graph, Timing& timing);

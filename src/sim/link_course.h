@@ -1,5 +1,5 @@
-// LinkCourse: how much of a link's bandwidth there is, as time goes by. Bursts are drawn as they come, for as long as
-// somebody asks.
+// LinkCourse: the share of a link's bandwidth that is available, as a function of time. Bursts are drawn one by one,
+// as far as advance() is called.
 //
 //   LinkCourse course(link);
 //   course.add(Degradation{…}, 125e6);  course.add(Background{…}, key);

@@ -27,16 +27,16 @@ class Tier {
   // Whether messages on one link slow each other down. If not, TimedGraph::courses change nothing.
   virtual bool shares_links() const = 0;
 
-  // Fills all of `timing`, as its comments say, with times that keep the rules of timed_graph.h: edges, FIFOs, cards,
-  // overheads, company, the slowness and online decisions of the graph, `disturb` first. What a tier leaves out of them
-  // its header says. The same graph gives the same times, also on several threads at once: simulate_each asks so. The
-  // tests of tests/sim hold tiers against each other where they must agree.
-  // Errors: an online policy left every device waiting; what the tier itself refuses.
+  // Applies `disturb`, then fills all of `timing`, by the rules of timed_graph.h: edges, FIFOs, cards, overheads,
+  // contention on a machine (company), slowness, online decisions. A tier's header says which rules the tier leaves
+  // out. The same graph gives the same times, also on several threads at once, which simulate_each uses. Tests
+  // (tests/sim) compare the tiers where they must agree.
+  // Errors: an online policy left every device waiting; whatever the tier itself refuses.
   virtual Status simulate(const Simulation& simulation, Timing& timing) const = 0;
 
-  // Asks for simulations 0 … count-1 in this order, and gives each timing to `take`, in this order too. `take` answers
-  // whether to go on; if not, those under way are waited for and forgotten. Errors name the first simulation that
-  // failed. Unless a tier says otherwise: simulate() on all cores at once.
+  // Calls simulation(0) … simulation(count-1) in this order, and `take` with each timing in the same order. If `take`
+  // returns false, waits for the simulations in progress and discards them. Errors are of the first simulation that
+  // failed. The default runs simulate() on all cores at once.
   virtual Status simulate_each(size_t count, const std::function<Simulation(size_t)>& simulation,
                                const std::function<bool(size_t, Timing)>& take) const;
 };

@@ -1,4 +1,4 @@
-// What today's rules would choose, as a table below the verdict.
+// The baselines' plans, as a table below the verdict.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// EvenClock: time as long as nobody has to work out who gets which part of a link. Messages that have their way to
-// themselves take what they take alone, and those that share evenly (even_flows.h) have rates that are known.
+// EvenClock: simulated time while no max-min fair rates have to be computed. A message that shares no link takes its
+// time alone, and messages that share links evenly (even_flows.h) have known rates.
 //
 //   Timing timing;
 //   if (!run_evenly(graph, cluster, timing)) …   // it takes a SharedClock (shared_clock.h), from the beginning
@@ -14,9 +14,9 @@
 
 namespace nlsplit::inline sim {
 
-// Steps are queued here and not in SimGrid, which has one timer, for the earliest of them: so steps of one moment come
-// in a fixed order. Nor does SimGrid get a message that has its way to itself, before another one joins it, nor
-// messages that all have the same rate (SimGrid 3.32 looks through all it moves whenever one of them ends).
+// Steps are queued here; SimGrid has one timer, for the earliest of them. So steps at one time come in a fixed order.
+// SimGrid does not get a message while it shares no link, nor messages that all have the same rate: SimGrid 3.32 goes
+// through all its flows whenever one of them ends.
 class EvenClock {
  public:
   // `unsteady`: links whose bandwidth changes.
@@ -25,17 +25,17 @@ class EvenClock {
   EvenClock& operator=(const EvenClock&) = delete;
 
   void begin() { runner_.begin(); }
-  // On to the end, or to a moment at which messages begin to share unevenly.
+  // Runs to the end, or until messages begin to share links unevenly.
   void go_on();
-  // Activities that have not ended: if there are any after go_on(), messages wait to share unevenly, or nothing happens
-  // any more.
+  // Activities that have not ended. Any left after go_on(): messages would share links unevenly from now on, or the
+  // graph is stuck.
   size_t unfinished() const { return runner_.unfinished(); }
 
   void at(double time, uint32_t activity, Step step) { queue_.push({time, activity, step}); }
   void flow(uint32_t activity, double now);
 
  protected:
-  // How a message moves: by itself, with others though the end it had alone is still in the queue, or neither.
+  // How a message moves: alone; with others, while the end that it had alone is still in the queue; or not here.
   enum class Way : uint8_t { not_here, alone, joined };
 
   double next_time() const;
@@ -60,8 +60,8 @@ class EvenClock {
   std::vector<uint32_t> ended_;
 };
 
-// The whole graph without SimGrid, with the bits that it has with it. False: it cannot be; links change their
-// bandwidth, messages share links unevenly at some moment, or nothing happens any more before all has ended.
+// The whole graph without SimGrid, with the bits of SimGrid's result. False: impossible, because links change their
+// bandwidth, messages share links unevenly at some time, or the graph gets stuck before its end.
 bool run_evenly(const TimedGraph& graph, const Cluster& cluster, Timing& timing);
 
 }  // namespace nlsplit::inline sim

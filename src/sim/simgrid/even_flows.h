@@ -1,9 +1,9 @@
-// EvenFlows: messages that share links, where max-min fairness gives the same rate to all that share with each other,
-// directly or over others. Then nobody needs to work out the rates: each has its share of the narrowest lane, and every
-// message is on such a lane. So it is when a group sends shares to all its members at once, which is many messages.
+// EvenFlows: messages that share links, where max-min fairness gives the same rate to all messages that share with each
+// other, directly or through others. Their rate is their share of the narrowest link direction (lane), which each of
+// them crosses. That is the case when a group sends shares to all its members at once, which is many messages.
 //
 //   if (flows.begin(now, joining)) …      // with those that move already
-//   else flows.give_up(rests);            // somebody else must move them
+//   else flows.give_up(rests);            // FairFlows or SimGrid must move them
 //   flows.next();                         // when the next one is over; then take_ended()
 #pragma once
 

@@ -1,7 +1,7 @@
-// LoneFlows: which messages have every link of their way to themselves. Such a one takes its `duration`
-// (sim/timed_graph.h) and needs nobody who shares out bandwidth.
+// LoneFlows: which messages share none of their links with another message. Such a message takes its `duration`
+// (sim/timed_graph.h), and no rate has to be computed.
 //
-//   if (flows.begin(i, joined)) …       // alone: over after its duration, unless somebody joins it
+//   if (flows.begin(i, joined)) …       // alone: over after its duration, unless another message joins it
 //   else for (uint32_t other : joined)  // these were alone until now
 //   flows.end(i);
 #pragma once
@@ -19,7 +19,7 @@ class LoneFlows {
   // `unsteady`: links whose bandwidth changes; who uses one is never alone.
   LoneFlows(const TimedGraph& graph, const Cluster& cluster, const std::vector<LinkId>& unsteady);
 
-  // The message begins to move. True: it is alone. Else appends to `joined` who was, on its way.
+  // The message begins to move. True: it is alone. Else appends to `joined` the messages on its route that were alone.
   bool begin(uint32_t activity, std::vector<uint32_t>& joined);
   void end(uint32_t activity);
 

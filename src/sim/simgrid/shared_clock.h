@@ -1,5 +1,5 @@
-// SharedClock: the time of a whole graph. Messages that share links unevenly are moved by SharedFlows, on a clock of
-// their own; all else is EvenClock's.
+// SharedClock: the time of a whole graph. SharedFlows moves the messages that share links unevenly, on a clock of its
+// own; EvenClock does the rest.
 //
 //   SharedClock clock(graph, cluster, timing, flows, unit);
 //   clock.begin();
@@ -17,8 +17,8 @@ namespace nlsplit::inline sim {
 
 enum class Alarm : uint8_t { step, admission };
 
-// What moves messages over shared links, max-min fair: SimGrid (engine.cc), or what has its bits (fair_flows.h). Times
-// are in units of `unit`, bytes in parts.
+// Moves messages over shared links, max-min fair: SimGrid (engine.cc), or FairFlows with the same bits (fair_flows.h).
+// Times are in units of `unit`, bytes in parts.
 class SharedFlows {
  public:
   SharedFlows() = default;
@@ -37,8 +37,8 @@ class SharedFlows {
 // `timing` is overwritten; its memory serves again.
 double time_unit(const TimedGraph& graph, const Cluster& cluster, Timing& timing);
 
-// SimGrid counts whole bytes. Where measured ways make a message more or fewer bytes of its links than it has, those
-// are no whole number, and for a fast way may be none: so it gets its bytes in such parts. A power of two, again.
+// SimGrid counts whole bytes. On a measured route a message loads its links with more or fewer bytes than it has, not
+// always a whole number, on a fast route perhaps none. So bytes are given in parts of a byte, a power of two.
 constexpr double parts_of_a_byte = 4096;
 inline double parts_per_unit(BytesPerSecond bandwidth, double unit) {
   return bandwidth.value() * parts_of_a_byte * unit;
@@ -56,7 +56,7 @@ class SharedClock : private EvenClock {
 
   bool is_over() const { return shared_ == 0 && waiting_.empty() && queue_.empty() && !admission_is_set_; }
   size_t unfinished() const { return EvenClock::unfinished(); }
-  // Why something is unfinished though nothing is under way: an online policy chose nobody.
+  // Why activities are left although nothing is in progress: an online policy chose no slot.
   std::optional<Error> why() const { return runner_.why(); }
 
  private:

@@ -9,7 +9,7 @@
 // transfer an `isend` and an `irecv`, each at its place among the computations of its rank: after what it waits for,
 // and when the fast tier has it ready. A `wait` stands before the first action that needs what the message brought, or
 // the buffer that a message above the eager limit was sent from. Each message has a tag of its own between its two
-// ranks. Links are those of the cluster; each way has one more, which nobody shares, with the way's latency.
+// ranks. Links are those of the cluster. Each route has one more, which it shares with no other, with its latency.
 // docs/opinions.md says what SMPI models differently.
 #pragma once
 

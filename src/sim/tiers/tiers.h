@@ -12,7 +12,7 @@
 namespace nlsplit::inline sim {
 
 std::span<const Tier* const> all_tiers();
-size_t judging_tier();  // the place in all_tiers() of the one whose word counts where several are asked: SimGrid's
+size_t judging_tier();  // index in all_tiers() of the tier whose result counts where several run: SimGrid
 std::vector<std::string> tier_names();
 const Tier* find_tier(std::string_view name);  // nullptr: there is none of this name
 
