@@ -1,5 +1,5 @@
 // compile(): a graph cut by a plan becomes a Program. The only place where kernels, buffers, instances, orders and
-// messages are decided. The way there (lowering.h has what the passes hand on):
+// messages are decided. The passes (lowering.h has their results):
 //
 //   Graph → choose_kernels (kernel_graph.h), in training of the graph with its gradients (step_graph.h) → KernelGraph
 //         → split → place → schedule → exchange → allocate → Program
@@ -32,11 +32,11 @@ struct Compiled {
   std::shared_ptr<const Training> training;  // of such a plan in training: its nodes' constants are the WeightStore's
   std::vector<PlanNote> notes;               // of such a plan
   Promise promise;                           // how near to the unsplit results it comes
-  std::optional<Online> online;  // of an online plan: who decides; its remaining_s is the simulator's to find
+  std::optional<Online> online;  // of an online plan: the policy; the simulator fills in its remaining_s
 };
 
 struct CompileOptions {
-  const SlotTable* table = nullptr;                    // instead of what the plan's schedule makes
+  const SlotTable* table = nullptr;                    // instead of the table of the plan's schedule
   std::optional<CollectiveAlgorithm> all_reduce = {};  // of gradients; none: the fastest (compile/collectives.h)
   std::optional<int> buckets = {};  // that gradients are reduced in, at most; none: the fastest number (buckets.cc)
   // Collectives of gradients are the transport's own (program/collective.h), written out by native_algorithm
@@ -49,17 +49,17 @@ struct CompileOptions {
   int zero = 0;
   // With `zero` 3, of a session: the devices that keep each weight which a Program compiled before trains.
   const Holders* holders = nullptr;
-  bool exact = false;  // sums of gradients: the replicas in their order, and of each its micro-batches in theirs;
+  bool exact = false;  // gradients are summed in a fixed order: by replica, and within a replica by micro-batch;
                        // without `all_reduce`
-  bool verify = true;  // a session; false: it is not to run, and only its sizes are wanted
-  // Of a session: device 0 is the one that has the inputs and is given the outputs, also where no state asks for that.
+  bool verify = true;  // of a session; false: only its sizes are needed, it will not run
+  // Of a session: device 0 has the inputs and gets the outputs, even if no state requires that.
   bool inputs_on_first = false;
-  // Of a session whose Programs have plans of their own: the Program has these devices as well, behind the plan's, and
-  // nothing to do for them.
+  // Of a session whose Programs have plans of their own: the Program also has these devices, after the plan's, without
+  // work.
   std::vector<DeviceId> idle = {};
-  bool row_major_messages = false;  // as between devices of unlike levels, whatever the devices
-  bool convert_always = false;      // what crosses stages is converted as if they were on different devices
-  // Told after each pass its name and what it made, as text.
+  bool row_major_messages = false;  // as between devices of different levels, whatever the devices
+  bool convert_always = false;      // values that cross stages are converted as if the stages were on different devices
+  // Called after each pass with its name and its result as text.
   std::function<void(std::string_view pass, const std::string& text)> after_pass = {};
 };
 
@@ -69,23 +69,23 @@ struct CompileOptions {
 // the execution ends with the last update.
 //
 // Errors: the plan does not fit the graph; what expand_plan says; unknown schedule, or one that does not exist for this
-// plan; of a training under a plan with splits what check_split_training says; sums that are to be exact, and a
-// schedule that adds in another order, or decides while the Program runs; with `zero` above 1 unlike
-// numbers of micro-batches on the replicas of a stage, and slots in which these wait for each other for ever; a table
+// plan; of a training under a plan with splits what check_split_training says; `exact` with a schedule that adds in
+// another order, or with an online policy; with `zero` above 1 different numbers of micro-batches on
+// the replicas of a stage, and slots in which these would deadlock; a table
 // that is not of this plan (a micro-batch that runs nowhere or twice, a slot on a device that does not have the stage);
-// an output that is a constant; in training, a weight that two stages share. Memory is verify's business.
+// an output that is a constant; in training, a weight that two stages share. verify() checks the memory.
 Result<Compiled> compile(const KernelGraph& graph, const Plan& plan, const Cluster& cluster, const Endpoints& endpoints,
                          const CostTable* costs, const CompileOptions& options = {});
 
 // A cluster of this device alone, and the plan of the whole graph on it.
 Cluster cluster_of_one(const Device& device, const std::string& host);
 Plan unsplit_plan(const KernelGraph& graph, int micro_batches);
-// The whole graph on one device, source and sink there too: what --check compares with, and what profiling measures.
+// The whole graph on one device, which is also source and sink: the reference of --check, and measured by profiles.
 Result<Program> compile_unsplit(const KernelGraph& graph, int micro_batches, const Device& device,
                                 const std::string& host);
 
-// What the plan's schedule is told: stages, devices (numbered in order of first use), times, in training also what is
-// kept and the memory left for it; of a plan with splits, of the plan it expands to.
+// The input of the plan's schedule: stages, devices (numbered in order of first use), times, in training also the bytes
+// kept for gradients and the memory left for them; of a plan with splits, of the plan it expands to.
 Result<ScheduleInput> schedule_input(const KernelGraph& graph, const Plan& plan, const Cluster& cluster,
                                      const CostTable* costs);
 

@@ -1,5 +1,5 @@
-// The passes of compile(), in their order, and what they hand on. Each pass reads what the passes before it filled in,
-// and fills in its own part. print.h shows a Lowering after each pass.
+// The passes of compile(), in their order, and their results. Each pass reads the results of the passes before it, and
+// fills in its own part of a Lowering. print.h prints a Lowering after each pass.
 //
 //   place      which device has which stage; which nodes a stage computes in which phase; which values cross stages
 //   schedule   the order of each device's slots (schedule/schedules.h)
@@ -30,10 +30,10 @@ namespace nlsplit::inline compiler {
 // Stages are numbered from 0. The source of inputs and the sink of outputs stand at both ends as pseudo-stages; the
 // sink has the number of stages.
 inline constexpr int source_stage = -1;
-inline constexpr int ahead_stage = -2;  // a slot that only receives a message that is needed later
+inline constexpr int ahead_stage = -2;  // a slot that only receives a message early, for a later slot
 inline constexpr int every_stage = -3;  // of a node that each device computes, whatever its stages
 
-// The nodes of each stage, in order, without views and without what nothing depends on.
+// The nodes of each stage, in order, without views and without nodes whose results are not used.
 struct StageNodes {
   std::vector<int> of_node;  // [node]: a stage; source_stage: a part of an input; every_stage
   std::vector<std::vector<size_t>> forward, input, weight, step;  // [stage]: by phase; all but forward in training only
@@ -51,8 +51,8 @@ struct Flow {
   DType travels_as = {};        // its messages' (cost/messages.h); the value's own: they are the value as it is stored
 };
 
-// Micro-batch m + in_flight may enter the first stage when m has left the last one. Where those are different devices a
-// *credit* says so: a message without a value, numbered like a flow behind the last one.
+// Micro-batch m + in_flight may enter the first stage when m has left the last one. If these are on different devices a
+// *credit* signals it: a message without a value, numbered like a flow after the last one.
 struct Port {    // one end of a message
   int flow = 0;  // the number of flows: a credit
   int peer = 0;  // device
@@ -88,29 +88,29 @@ struct Bucket {
   int64_t end() const { return begin + value_elements(reduce.collective); }
 };
 
-// What a replica does of a bucket in one go: it adds what came in the round before, then sends and receives what is of
-// `round`. Only the adding waits for messages. All replicas take the turns in one order, so that none waits for one
-// that waits for it.
+// One step of a bucket's reduction on a replica: it adds what arrived in the previous round, then posts the sends and
+// receives of `round`. Only the addition waits for messages. All replicas do these steps in the same order, so they do
+// not deadlock.
 struct ReductionTurn {
   static constexpr size_t at_the_end = ~size_t{0};
   size_t bucket = 0;
-  size_t round = 0;            // the number of rounds: what is left to add
-  size_t behind = at_the_end;  // the node of the last backward pass behind which the turn comes
+  size_t round = 0;            // equal to the number of rounds: only the last addition
+  size_t behind = at_the_end;  // the node of the last backward pass after which this step runs
 };
 
 // Of a stage's gradients, in a step.
 struct Reduction {
   std::vector<int> group;            // the devices that had a micro-batch of the stage
   std::vector<Bucket> buckets;       // in the order in which the backward pass completes them; none: one device
-  std::vector<ReductionTurn> turns;  // in their order, each behind the node of the one before or a later one
+  std::vector<ReductionTurn> turns;  // in order; each after the same node as the one before, or a later one
   std::map<ValueId, int64_t> begin;  // of each sum of a gradient (a state): an element
   bool sharded = false;              // each replica updates a share of the weights (CompileOptions::zero)
-  bool keeps_share = false;          // and keeps the sums of that alone: every W reduces (compile/shares.h)
-  bool keeps_weights = false;        // and the weights of that alone: every phase gathers them (compile/gathers.h)
+  bool keeps_share = false;          // and keeps only that share of the sums: every W reduces (compile/shares.h)
+  bool keeps_weights = false;        // and only that share of the weights: every phase gathers (compile/gathers.h)
   int64_t elements = 0;
 };
 
-// Of a stage whose replicas keep shares of the weights: which each phase gathers, and when.
+// Of a stage whose replicas keep shares of the weights: the weights that each phase gathers, and when.
 struct Gathers {
   struct Group {                   // weights that are gathered together, while those of the group before are used
     std::vector<ValueId> weights;  // roots, in the order in which the phase begins to use them
@@ -184,7 +184,7 @@ struct Lowering {
 
   // schedule
   ScheduleInput schedule;
-  std::optional<Online> online;         // who decides, if the plan's schedule is an online policy
+  std::optional<Online> online;         // the policy, if the plan's schedule is an online policy
   SlotTable table;                      // in training with its recomputations
   std::vector<std::vector<int>> needs;  // [stage]: earlier stages whose results it takes
   Grid<int> stage_device;               // [stage][micro-batch]
@@ -194,7 +194,7 @@ struct Lowering {
   std::vector<Gathers> gathers;         // [stage]
 
   // exchange
-  std::vector<size_t> copied_outputs;           // outputs that the sink copies: another one has their storage
+  std::vector<size_t> copied_outputs;           // outputs that the sink copies: another output has their storage
   std::vector<std::vector<OrderedSlot>> slots;  // [device of the Program]
 
   int stages() const { return static_cast<int>(plan->stages.size()); }
@@ -204,9 +204,9 @@ struct Lowering {
     if (stage == stages()) return sink;
     return stage_device[at(stage)][at(m)];
   }
-  // Whether its messages are of another type than the value. Then they have buffers of their own.
+  // Whether its messages have another type than the value, and so buffers of their own.
   bool is_converted(const Flow& flow) const { return flow.travels_as != graph->graph.value(flow.root).type.dtype; }
-  // Whether who computes `stage` with micro-batch m is sent the value. Else it was made on the same device.
+  // Whether the device that computes `stage` with micro-batch m receives the value. Else it was made on this device.
   bool is_sent_to(const Flow& flow, int stage, int m) const {
     return convert_always || device_of(flow.producer, m) != device_of(stage, m);
   }
@@ -226,7 +226,7 @@ struct Lowering {
   int norm_tag() const { return factor_tag() + 1; }
   int part_tag(int number) const { return norm_tag() + 1 + number; }
   int weights_tag(int stage) const;
-  // Stages of a device are updated one behind the other, when all else is done: they wait for other devices.
+  // Whether the stages of a device are updated one after the other, as its last slots: they wait for other devices.
   bool steps_together() const { return clipping || !tied.empty(); }
   std::vector<int> part_goes_to(const Tied& tied, const Tied::Part& part) const;  // devices
   // The weights of a sharded stage that a bucket has the gradients of: indices of StepNodes::trained, by gradient.
@@ -247,9 +247,9 @@ struct Lowering {
 
 // Errors of each pass: those of compile().
 Status place(Lowering& lowering);
-// With nothing to do yet, behind the Program's other devices.
+// Adds a device without work, after the Program's other devices.
 void add_device(const Device& device, const Cluster& cluster, Program& program);
-// table: instead of what the plan's policy makes; nullptr: none.
+// table: instead of the table of the plan's schedule; nullptr: none.
 Status schedule(Lowering& lowering, const SlotTable* table);
 Status exchange(Lowering& lowering);
 void allocate(Lowering& lowering);
@@ -260,7 +260,7 @@ void allocate(Lowering& lowering);
 Result<ScheduleInput> make_schedule_input(const Lowering& lowering, bool all_times);
 // Seconds of each node on a device; the Lowering has costs. Error: one without a cost.
 Result<std::vector<double>> node_seconds(const Lowering& lowering, DeviceId device, const std::vector<size_t>& nodes);
-// Of a micro-batch of a flow from a device to another one, alone on its way.
+// Seconds of a message: one micro-batch of a flow from a device to another one, alone on its route.
 Result<double> flow_seconds(const Lowering& lowering, const Flow& flow, int from, int to);
 // Of `schedule`, training under a plan that splits layers (group_schedule.cc): what a policy is told instead of
 // `input`, and what its table means. None: there is nothing to group, or devices that share a stage are replicas of

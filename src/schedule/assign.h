@@ -1,4 +1,4 @@
-// What forward-only policies share: who takes which micro-batch, and in which order each device runs its slots.
+// For forward-only schedules: which replica takes which micro-batch, and the order of each device's slots.
 #pragma once
 
 #include "schedule/schedules.h"
@@ -6,8 +6,8 @@
 namespace nlsplit::inline schedules {
 
 // [stage][micro-batch]: the replica that takes it. Micro-batches go through the stages in order; each goes to the
-// replica that would finish it first, the ways there and to the sink included, among equals to the one that has taken
-// the fewest (so equal replicas take turns). Messages to one stage's replicas pass a link one after the other.
+// replica that would finish it first, including the messages there and to the sink; among equals to the one with the
+// fewest (so equal replicas are used round-robin). Messages to the replicas of a stage pass a link one after the other.
 std::vector<std::vector<int>> assign_replicas(const ScheduleInput& input);
 
 // ScheduleInput::needs, or that each stage needs the one before it.

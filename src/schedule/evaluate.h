@@ -1,4 +1,4 @@
-// Plays a table of slots on the input's durations: what it takes, where it waits, what it keeps.
+// Simulates a table of slots with the input's durations: makespan, idle times, kept memory.
 //
 //   ASSIGN_OR_RETURN(SlotTiming timing, evaluate(input, table));
 //   timing.slots[d][i]     when the i-th slot of device d starts and finishes

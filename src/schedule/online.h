@@ -1,12 +1,12 @@
-// Online policies: one pure function that is asked which slot comes next, whenever a device is free and has slots whose
-// inputs are there. Its answers are logged as a table of slots, which replays.
+// Online policies: a pure function that chooses the next slot whenever a device is free and has ready slots. Its
+// decisions are logged as a table of slots, which can be replayed.
 //
 //   ASSIGN_OR_RETURN(const OnlinePolicy* policy, find_online_policy("longest_path"));
 //   ASSIGN_OR_RETURN(OnlineRun run, run_online(input, *policy, {}));
 //   SlotPlayer(input).play(run.table, &run.slot_seconds)    // the same times again, bit for bit
 //
-// Here a device's clock is the input's durations, stretched by jitter if asked for. Programs are run online by the
-// simulator (sim/runner.h) and the executor (exec/device_run.h), each asking with its own clock.
+// run_online() here uses the input's durations, with jitter if wanted. The simulator (sim/runner.h) and the executor
+// (exec/device_run.h) run Programs online and call the policy, each with its own clock.
 #pragma once
 
 #include <functional>
@@ -23,15 +23,15 @@ namespace nlsplit::inline schedules {
 struct ReadySlot {
   ScheduledSlot slot;
   double since = 0;      // when the last input came
-  double remaining = 0;  // the longest way from its start to the end of the step, on mean durations: slots and messages
+  double remaining = 0;  // length of the critical path from its start to the end of the step, by mean durations
 };
 
-// What a device knows of itself.
+// The state of a device, as the policy sees it.
 struct DeviceState {
   int device = 0;
   double now = 0;
   std::span<const ScheduledSlot> done;  // its slots so far, in order
-  int64_t kept_bytes = 0;  // run_online only: elsewhere buffers have their places, and what does not fit is not ready
+  int64_t kept_bytes = 0;  // run_online only; elsewhere a slot without free buffer instances is not ready
   std::span<const ScheduledSlot> table = {};  // replay only: the order it has to follow
 };
 
@@ -44,8 +44,8 @@ struct OnlinePolicy {
 };
 std::span<const OnlinePolicy> all_online_policies();
 Result<const OnlinePolicy*> find_online_policy(std::string_view name);
-// Follows DeviceState::table: its next slot, once that is ready. What a policy that never waits has decided, it decides
-// again at the same times. Not among all_online_policies, and find_online_policy finds it by its name, "replay".
+// Follows DeviceState::table: the next slot, once it is ready. It repeats the decisions of a policy that never waits at
+// the same times. Not among all_online_policies; find_online_policy finds it by its name, "replay".
 const OnlinePolicy& replay_policy();
 
 struct OnlineOptions {
@@ -54,7 +54,7 @@ struct OnlineOptions {
   // Every slot takes its duration times a number drawn evenly from 1 to 1 + jitter.
   double jitter = 0;
   uint64_t seed = 1;
-  // Instead of jitter: what the slot takes is its duration times this. Nobody knows it beforehand.
+  // Instead of jitter: a factor of each slot's duration, which the policy does not know beforehand.
   std::function<double(int device, const ScheduledSlot& slot)> stretch = {};
 };
 struct OnlineRun {
@@ -63,8 +63,8 @@ struct OnlineRun {
   std::vector<std::vector<double>> slot_starts;   // [device][slot]
   double makespan = 0;
 };
-// Forwards whose memory does not fit wait; replicas take turns by who would be done first. Error: the policy or the
-// memory left every device waiting.
+// Forwards whose memory does not fit wait. A micro-batch goes to the replica that would finish it first. Error: the
+// policy or the memory left every device waiting.
 Result<OnlineRun> run_online(const ScheduleInput& input, const OnlinePolicy& policy, const OnlineOptions& options);
 
 }  // namespace nlsplit::inline schedules

@@ -34,7 +34,7 @@ struct ScheduledSlot {
   friend bool operator==(const ScheduledSlot&, const ScheduledSlot&) = default;
 };
 
-// What a micro-batch's messages take between a replica and those it gets them from, or those it sends them to.
+// The time of a micro-batch's messages on the routes into a replica, or on the routes out of it.
 struct Way {
   double seconds = 0;                              // alone
   std::vector<std::pair<uint32_t, double>> lanes;  // link directions that other messages share, and how long each is
@@ -54,11 +54,11 @@ struct ScheduleInput {
   std::vector<Bytes> device_memory = {};               // [device]: left for what is kept; empty: no limit
   std::vector<std::vector<double>> step_seconds = {};  // [stage][replica]; empty: no time
 
-  // Of a micro-batch from stage s to s + 1 or of its gradient back, where they are on different devices; nobody is busy
-  // with it. Empty: no time.
+  // Of a micro-batch's message from stage s to s + 1, or of its gradient back, if the stages are on different devices.
+  // It occupies no device. Empty: no time.
   std::vector<double> message_seconds = {};  // [stage], the last one's means nothing
-  // Forward-only: [stage][replica], from the source and stages with one device, and to the sink. A stage whose replicas
-  // are equal and reached alike: none. Empty: no stage has any.
+  // Forward-only: [stage][replica], from the source and from stages with one device, and to the sink. None for a stage
+  // whose replicas are equal and have equal routes. Empty: for no stage.
   std::vector<std::vector<Way>> ways_in = {}, ways_out = {};
   int in_flight = 0;  // for `streaming`: micro-batches to a buffer; 0: two
 

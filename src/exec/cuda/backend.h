@@ -4,10 +4,10 @@
 //
 //   const Backend* cuda = nlsplit_cuda_backend();     // dlsym; its version must be interface_version
 //   Device* gpu = nullptr;
-//   if (const char* why = cuda->open(0, &gpu)) …      // the library's own words; nullptr: it worked
+//   if (const char* why = cuda->open(0, &gpu)) …      // the library's error text; nullptr: success
 //
-// Every function answers so. The text holds until the thread's next call. Functions of one device may be called by two
-// threads at a time: one computes (prepare, launch, move…, and the compute stream), the other copies.
+// Every function returns this. The text is valid until the thread's next call. Two threads may call functions of one
+// device at a time: one computes (prepare, launch, move…, and the compute stream), the other copies.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace nlsplit::cuda {
 
 inline constexpr uint32_t interface_version = 3;
 
-using Answer = const char*;  // nullptr: it worked; else why not
+using Answer = const char*;  // nullptr: success; else the error text
 
 // Work on one stream is done in order, on different ones at the same time.
 enum class Stream : int32_t { compute, copy_in, copy_out, messages };
@@ -27,13 +27,13 @@ inline constexpr int stream_count = 4;
 
 struct Device;  // an opened GPU
 struct Event;   // a moment on a stream
-struct Kernel;  // one computation, made ready
-struct Graph;   // work that was captured, to be done again and again
+struct Kernel;  // one prepared computation
+struct Graph;   // a captured CUDA graph
 
 struct Backend {
   uint32_t version;
 
-  Answer (*count)(int* devices);  // how many there are; a machine without a driver is an error, not none
+  Answer (*count)(int* devices);  // number of devices; a machine without a driver is an error, not 0
   Answer (*open)(int number, Device** device);
   void (*close)(Device* device);  // waits for what runs
   // "NVIDIA H200, sm_90, 139 GiB"; holds as long as the device.
@@ -73,9 +73,9 @@ struct Backend {
   Answer (*wait)(Device* device, Event* event);                                     // the calling thread
   Answer (*elapsed)(Device* device, Event* first, Event* second, double* seconds);  // both reached
 
-  // What the calling thread begins on the compute stream from here on is kept, not done, until end_capture. record
-  // there: the event is recorded whenever the graph comes to it; nobody may ask for it before the graph has run. No
-  // copy to or from the host, and no wait. A capture that failed must be ended too, and leaves the stream as it was.
+  // Until end_capture, work that the calling thread begins on the compute stream is captured, not run. record then adds
+  // an event to the graph, recorded in each run of it; it must not be waited for before the first run. No copies to or
+  // from the host, and no waits. A failed capture must be ended too, and leaves the stream unchanged.
   Answer (*begin_capture)(Device* device);
   Answer (*end_capture)(Device* device, Graph** graph);
   void (*destroy_graph)(Device* device, Graph* graph);

@@ -1,5 +1,5 @@
-// Mailbox: which message goes into which room, as MPI does it. Small messages are copied aside and leave at once,
-// larger ones ask the receiver, who answers as soon as there is room. No gRPC in here: frames go in and come out.
+// Mailbox: matches messages with receives, as MPI does. Small messages are copied and leave at once (eager). Larger
+// ones ask the receiver, which answers when the receive is posted (rendezvous). Without gRPC: frames go in and out.
 //
 //   Mailbox mailbox(ranks, [&](int peer, Frame frame) { streams[peer].put(std::move(frame)); });
 //   const auto r = mailbox.send(1, tag, data);  …  mailbox.test(r)       // one thread
@@ -34,10 +34,10 @@ class Mailbox {
 
   Transport::Request send(int peer, int tag, std::span<const std::byte> data);
   Transport::Request receive(int peer, int tag, std::span<std::byte> room);
-  // done or pending. After done the request is gone.
+  // done or pending. After done the request must not be used again.
   Transport::State test(Transport::Request request);
 
-  // A frame of that peer; its bytes are these parts, one after the other. Error: it does not fit what was said before,
+  // A frame of that peer; its bytes are these parts, one after the other. Error: the frame does not match earlier ones,
   // or a message has another size than expected.
   Status take(int peer, const FrameHeader& header, std::span<const std::span<const std::byte>> parts);
   // What receive() found: a message that had come before has another size than its room.

@@ -1,5 +1,5 @@
-// A rank over gRPC while it meets the others: what start_grpc and a worker do to it before it is a Transport like
-// others.
+// A rank over gRPC while it connects with the others: the functions that start_grpc and a worker use before the rank is
+// a Transport like others.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 inline constexpr std::chrono::milliseconds longest_pause(50);
 inline constexpr double never_s = 1e8;  // some years
-// A worker that still is at the end of its last run says one of these, or goes.
+// Answers of a worker that is still ending its last run; it may also close the stream.
 inline constexpr const char* in_other_run = "the worker takes part in another run";
 inline constexpr const char* worker_ends = "the worker ends";
 inline constexpr size_t largest_frame = header_bytes + std::max(piece_bytes, text_bytes);
@@ -38,11 +38,11 @@ class MeetingRank : public Transport {
   virtual void attach(int peer, const std::shared_ptr<FrameStream>& stream, const AboutRank& about) = 0;
   // That peer's stream ended before it was attached.
   virtual void never_came(int peer, const std::string& why) = 0;
-  // Until all ranks have met all others: nobody begins before.
+  // Waits until all ranks are connected with all others; no rank begins before.
   virtual Status meet(Clock::time_point until, bool (*cancelled)()) = 0;
-  // The start has failed here: the others are told why.
+  // The start has failed on this rank: sends the reason to the others.
   virtual void give_up(const std::string& why) = 0;
-  // All have met: the heartbeat begins.
+  // All are connected: the heartbeat begins.
   virtual void set_up() = 0;
 };
 

@@ -22,11 +22,11 @@
 namespace nlsplit::inline exec {
 
 struct StreamEvents {
-  // The bytes behind the header are these parts, until it returns. false: that is no frame of ours, and the stream
-  // ends.
+  // A frame; its bytes after the header are these parts, valid until it returns. Returns false if the frame is not
+  // valid, which ends the stream.
   std::function<bool(const FrameHeader& header, std::span<const std::span<const std::byte>> parts)> frame;
-  // Once, at last. why: empty if both ends came to it on purpose; broken_stream if the network did, or the other
-  // process went.
+  // Called once, at the end. why: empty if an end closed the stream on purpose; broken_stream if the network failed or
+  // the other process ended.
   std::function<void(const std::string& why)> ended;
 };
 
@@ -38,7 +38,7 @@ class FrameStream {
   virtual void put(Frame frame) = 0;  // any thread; after the end it is dropped
   // Whether all that was put has been handed to the network.
   virtual bool flushed() const = 0;
-  // The end, on purpose, when all has been written; or at once, because of an error that the other end is told.
+  // Closes the stream when everything has been written; or at once with an error, which is sent to the other end.
   virtual void finish() = 0;
   virtual void refuse(const std::string& why) = 0;
   virtual std::string peer() const = 0;  // "ipv4:10.0.0.2:7000"
@@ -50,7 +50,7 @@ std::shared_ptr<FrameStream> dial(const std::shared_ptr<grpc::Channel>& channel,
 
 class FrameService final : public grpc::CallbackGenericService {
  public:
-  // Asked for the events of each stream that comes in, before its first one.
+  // Called for each incoming stream, before its first event; returns the stream's event handlers.
   using Arrived = std::function<StreamEvents(const std::shared_ptr<FrameStream>&)>;
   explicit FrameService(Arrived arrived);
   grpc::ServerGenericBidiReactor* CreateReactor(grpc::GenericCallbackServerContext* context) override;

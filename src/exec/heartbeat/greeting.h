@@ -1,4 +1,4 @@
-// Greeting: what ranks tell each other before anything else: whether they fit together, and where they listen.
+// Greeting: the first message between ranks: the facts that must be equal, and the addresses at which they listen.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@ struct Greeting {
   std::vector<Fact> facts;  // that all must agree on
   std::string host;
   uint16_t port = 0;
-  std::string token;                   // random, so that nobody else is taken for a peer
+  std::string token;                   // random, to authenticate the peers of this run
   std::vector<std::string> addresses;  // loopback first
   friend bool operator==(const Greeting&, const Greeting&) = default;
 };
 
-// Greetings travel in messages of this size whatever the version, so that any two understand each other so far.
+// Greetings are messages of this size in every version, so that ranks of different versions can read each other's.
 inline constexpr size_t greeting_size = 2048;
 
 std::string own_host();

@@ -1,13 +1,13 @@
-// Heartbeat: how the ranks of a run notice that one of them died, hangs, is stopped or is cut off, which MPI does not
-// tell. Every rank has a TCP connection to each of its neighbours (neighbours.h), apart from MPI: of few ranks these
-// are all others. Ten times in the limit it tells them how long it and the ranks around it have been idle, and what it
-// waits in.
+// Heartbeat: detects a rank that died, hangs, is stopped or is cut off, which MPI does not report. Every rank has a TCP
+// connection, apart from MPI, to each of its neighbours (neighbours.h); with few ranks these are all others. Ten times
+// per limit it sends them a heartbeat: how long it and the ranks around it have been idle, and the instruction it waits
+// in.
 //
-// A rank is lost when its connection breaks, or when nothing was heard of it for 0.7 of the limit; the rest is for
-// ending. The lowest rank that is left says so, so the message appears once: a rank that finds a loss tells its
-// neighbours the lowest rank it hears, they pass it on, or a lower one if they hear one, and the lowest of all speaks.
-// Ranks that cannot reach each other any more, not even through others, speak each for themselves, the lower one first.
-// A process that was stopped and goes on finds that the others declared it lost, and ends too.
+// A rank is lost if its connection breaks, or after silence for 0.7 of the limit; the rest of the limit is for ending.
+// The lowest remaining rank reports the loss, so the message appears once: a rank that detects a loss sends its
+// neighbours the lowest rank that it hears. They forward it, or a lower one that they hear; the lowest of all reports.
+// Ranks that cannot reach each other any more, not even through others, each report for themselves, the lower one
+// first. A process that was stopped and continues learns that the others declared it lost, and ends too.
 //
 // This is a state machine: events with their times go in, lines to send and the Ending come out. The clock and the
 // sockets are those of HeartbeatThread (heartbeat_thread.h), or of a simulation.
@@ -31,7 +31,7 @@ inline Duration of_seconds(double s) { return std::chrono::duration_cast<Duratio
 
 struct Ending {
   Error error;          // why; of kind `lost` if a rank is
-  bool speaks = false;  // this is the rank to say it
+  bool speaks = false;  // this rank reports it
 };
 
 // What this rank does.
@@ -48,7 +48,7 @@ struct PeerLine {
 
 class Heartbeat {
  public:
-  // `names` of all ranks: "rank 1 on host b". `limit_s`: all ranks have ended so long after one is lost.
+  // `names` of all ranks: "rank 1 on host b". `limit_s`: seconds from the loss of a rank to the end of all others.
   Heartbeat(int rank, std::vector<std::string> names, double limit_s, OwnActivity own);
 
   // Events. Their times never go back. All lines that have arrived are given before the tick of the same moment.
@@ -70,7 +70,7 @@ class Heartbeat {
   // What is known.
   double idle_s() const;           // the least of all ranks, by what was heard last
   std::string others() const;      // what the neighbours do, a line each
-  bool lower_rank_starts() const;  // a lower rank that was met has not met its neighbours
+  bool lower_rank_starts() const;  // a connected lower rank is not yet connected with its own neighbours
   bool all_left() const;
 
  private:
@@ -108,7 +108,7 @@ class Heartbeat {
   Moment last_{}, next_beat_{};
   bool ended_ = false, left_ = false, started_ = false;
   std::optional<Ending> ending_;
-  // A loss that is known but not yet said: why, since when, and the lowest rank that anybody still hears.
+  // A loss that is known but not yet reported: why, since when, and the lowest rank that any rank still hears.
   std::string loss_;
   Moment loss_at_{};
   int lowest_ = 0;

@@ -5,7 +5,7 @@
 //   RETURN_IF_ERROR(heartbeat->connect(greetings, patience_s));
 //   heartbeat->leave();                                       // the run is over for this rank, and all is well
 //
-// What connections carry counts as no idleness, so that a long message over a slow link is none.
+// A rank whose connections carry data is not idle, so a long message over a slow link is not taken for a hang.
 #pragma once
 
 #include <condition_variable>
@@ -25,7 +25,7 @@
 namespace nlsplit::inline exec {
 
 struct HeartbeatOptions {
-  double limit_s = 10;  // all ranks have ended so long after one is lost; smaller: a busy machine raises false alarms
+  double limit_s = 10;  // from the loss of a rank to the end of all others; smaller: false alarms on a busy machine
   std::string data_network = {};  // as of own_addresses(): where the messages pass
   // What connections have carried, but these: see traffic.h. Without it a long message looks idle.
   std::function<uint64_t(const std::vector<int>& except)> traffic = nullptr;
@@ -36,21 +36,21 @@ struct HeartbeatOptions {
 
 class HeartbeatThread {
  public:
-  // Listens. `facts` are for the greeting; `own` is asked on the thread. Error: the system gives no socket.
+  // Listens. `facts` are for the greeting; `own` is called on the thread. Error: the system gives no socket.
   static Result<std::unique_ptr<HeartbeatThread>> open(int rank, std::vector<Fact> facts, OwnActivity own,
                                                        HeartbeatOptions options);
-  ~HeartbeatThread();  // without leave(): to the others this rank has died
+  ~HeartbeatThread();  // without leave() the other ranks see a rank that died
 
   const Greeting& greeting() const { return greeting_; }
-  // To its neighbours, whose greetings count; all must call it. From here on on_end may be called. Error: the run has
-  // ended.
+  // Connects to the neighbours; only their greetings are used. All ranks must call it. Then on_end may be called.
+  // Error: the run has ended.
   Status connect(std::vector<Greeting> greetings, double patience_s);
 
   void leave();
   // Ends the run for the others, too. false: it has ended already, and on_end is being called.
   bool end(const Error& why);
 
-  // The least of all ranks, by what was heard last.
+  // The smallest of all ranks' idle times, by their last heartbeats.
   double idle_s() const;
   // Its connections. Constant after connect().
   std::vector<int> descriptors() const;

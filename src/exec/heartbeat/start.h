@@ -1,13 +1,13 @@
-// Start: how the ranks of a run meet. Every rank listens on a TCP port and has told its neighbours where (greeting.h,
-// neighbours.h). Of two neighbours the higher one calls the lower one, all lower ones at once, and they authenticate
-// each other:
+// Start: connects the ranks of a run. Every rank listens on a TCP port, whose address its neighbours have (greeting.h,
+// neighbours.h). The higher of two neighbours connects to the lower one, to all lower ones at once, and they
+// authenticate each other:
 //
 //   higher: hello TOKEN-OF-THE-LOWER RANK
 //   lower:  hello TOKEN-OF-THE-HIGHER
 //   higher: met
 //
-// Until then whoever connects is a visitor: few are kept, each for a short time, and a line that is not the expected
-// one ends the visit. A call that is not answered is tried again, at the next address, until the patience is over.
+// Until then a connection is a visitor: few are kept, each for a short time, and an unexpected line closes it. A
+// connection that fails is tried again, at the next address, until the patience is over.
 //
 // A state machine like Heartbeat: events go in, Actions and met ranks come out.
 #pragma once
@@ -23,7 +23,7 @@
 
 namespace nlsplit::inline exec {
 
-// What the owner of the sockets is to do, in this order. After `close`, a connection has no more events.
+// The actions for the owner of the sockets, in this order. After `close` a connection has no more events.
 struct Action {
   enum class Kind : uint8_t { connect, send, close };
   Kind kind = Kind::send;
@@ -36,7 +36,7 @@ struct StartOptions {
   double patience_s = 60;  // from its begin; then a neighbour that was not met is lost
   double attempt_s = 2;    // for one call to one address; more in each round of calls
   double visit_s = 8;      // for a visitor to say hello
-  // A rank listens until it has met all: one whose addresses have all refused for so long has ended.
+  // A rank listens until it is connected with all neighbours. If all its addresses refuse for this long, it has ended.
   double refusal_s = 5;
 };
 
@@ -61,7 +61,7 @@ class Start {
 
   // Actions.
   std::vector<Action> take_actions();
-  std::vector<Met> take_met();  // the connection is no more of the start's business
+  std::vector<Met> take_met();  // the caller then owns these connections
   Moment next() const;
 
   bool done() const { return missing_ == 0; }

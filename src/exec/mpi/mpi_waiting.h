@@ -1,6 +1,6 @@
-// How the thread that owns MPI waits. Open MPI moves messages only inside its calls, and does not say whether it moved
-// any. So: look again at once while they move. Else sleep until a socket has news; or, where other ways than TCP lead
-// to somebody, longer the longer nothing moves. Or only yield, where there is a core to spare for that.
+// How the thread that owns MPI waits. Open MPI makes progress only inside its calls, and does not report progress. So
+// the thread polls again at once while messages move. Else it sleeps until a socket has data; if some ranks are reached
+// otherwise than over TCP, for longer the longer nothing moves. With a core to spare it only yields.
 #pragma once
 
 #include <mpi.h>
@@ -22,7 +22,7 @@ class MpiWaiting {
 
   explicit MpiWaiting(SocketWaiter waiter) : waiter_(std::move(waiter)) {}
 
-  // Before the first of the calls below. `control`: a channel on which looks ask. `not_ours`: sockets without messages.
+  // Before the first of the calls below. `control`: the communicator to poll. `not_ours`: sockets without messages.
   // `neighbours`: ranks of this machine, this one among them.
   void set_up(Polling polling, MPI_Comm control, std::vector<int> not_ours, size_t neighbours);
 
@@ -32,7 +32,7 @@ class MpiWaiting {
   const uint64_t& pauses() const { return pauses_; }
 
   Clock::duration& longest_look() { return longest_look_; }  // in MPI since the last pause
-  // Something has ended: did a socket announce it? Where that fails again and again, sockets are trusted no more.
+  // Called when a request has ended. If sockets repeatedly did not announce that, they are no longer relied on.
   void ended(const MpiRequest& request);
 
  private:

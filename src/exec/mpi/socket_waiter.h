@@ -1,9 +1,9 @@
 // SocketWaiter: sleeps until something comes in over this process' connections to other hosts, or there is room again
 // to send more, or wake().
 //
-// Open MPI over TCP moves messages only inside its calls, and has no call that waits without spinning. So its sockets
-// are found among the open files and watched (epoll, edges only: what is still there to read is MPI's business, only
-// what is new ends a sleep). A rank then computes undisturbed while nothing comes, and is there when something does.
+// Open MPI over TCP makes progress only inside its calls, and has no call that waits without spinning. So its sockets
+// are found among the open files and watched (epoll, edge-triggered: only new data ends a sleep, not data that MPI has
+// not read yet). A rank then computes undisturbed while nothing arrives, and reacts at once when something does.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,5 @@
-// Pairing: which messages a rank gives to NCCL, with whom and when. A state machine without NCCL, clock or network: it
-// is told of messages and of what other ranks say, and answers with what is to be said and with what is to be begun.
+// Pairing: decides which messages a rank gives to NCCL, with which peer and when. A state machine without NCCL, clock
+// or network. Input: the rank's messages and other ranks' records. Output: records to send, and NCCL operations.
 //
 //   pairing.post(peer, {.sends = true, .tag = 3, .bytes = 4096, .id = 7});     // the caller's send or recv
 //   pairing.hear(peer, record);                                                // what `peer` has said

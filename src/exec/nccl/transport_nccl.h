@@ -11,8 +11,8 @@
 // why that cannot block). Its end is an event on that stream. Of NCCL only sends and receives are used: the sums of a
 // Program's collectives are made in an order that its text says, and ncclAllReduce promises none.
 //
-// What goes wrong in NCCL, ncclCommGetAsyncError tells, which is asked as long as operations are under way. It ends the
-// run on all ranks, by the transport's abort(); the communicator is aborted, so that no GPU goes on waiting.
+// While operations are in progress ncclCommGetAsyncError is polled. An error ends the run on all ranks, by the
+// transport's abort(), and aborts the communicator, so that no GPU goes on waiting.
 #pragma once
 
 #include <chrono>
