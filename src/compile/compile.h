@@ -32,7 +32,7 @@ struct Compiled {
   std::shared_ptr<const Training> training;  // of such a plan in training: its nodes' constants are the WeightStore's
   std::vector<PlanNote> notes;               // of such a plan
   Promise promise;                           // how near to the unsplit results it comes
-  std::optional<Online> online;  // of an online plan: the policy; the simulator fills in its remaining_s
+  std::optional<Online> online;              // of an online plan: the policy; the simulator fills in its remaining_s
 };
 
 struct CompileOptions {

@@ -1,5 +1,5 @@
-// Copies within the caches of a device (program/caches.h): what is kept of one sequence becomes the beginning of
-// another one. Nothing travels: each device has the same sequences' positions of its own layers and heads.
+// Copies within the caches of a device (program/caches.h): the first positions of one sequence become those of another
+// one. No messages: each device copies the caches of its own layers and heads.
 #pragma once
 
 #include <cstdint>

@@ -20,7 +20,7 @@ class CommonClock {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `foreign_s`: [rank], for tests. Not 0: the rank takes itself for another machine, whose clock is so far ahead.
+  // `foreign_s`: [rank], for tests. Not 0: the rank acts as on another machine, whose clock is ahead by this time.
   static Result<CommonClock> measure(Transport& transport, const std::vector<double>& foreign_s,
                                      const Waiting& waiting);
 
@@ -31,7 +31,7 @@ class CommonClock {
   // Measures again where clocks of different machines may have drifted apart. All ranks call it.
   Status refresh(Transport& transport, const Waiting& waiting);
 
-  // On rank 0: times of two ranks may be apart by so much, seconds; 0: all have the same clock. All ranks call it.
+  // On rank 0: the largest error in seconds between the times of two ranks; 0: all have the same clock. All ranks call.
   Result<double> worst_error_s(Transport& transport, const Waiting& waiting) const;
 
  private:

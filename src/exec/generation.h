@@ -1,17 +1,17 @@
-// Sequences that go on token by token: what a session with the Programs `prefill` and `decode` (ranking/session.h) runs
-// next, and with which inputs. serving/batch.h decides; here are the inputs and the tokens.
+// Text generation by a session with the Programs `prefill` and `decode` (ranking/session.h): which execution runs next,
+// and with which inputs. serving/batch.h chooses the execution; this writes its inputs and reads its tokens.
 //
 //   ASSIGN_OR_RETURN(const GenerationForm form, generation_form(session));
 //   GenerationRun text(form, {prompt}, 64, hooks);
 //   run_session(&session, job, text.choices(), transport, options);
 //   text.sequences()[0].tokens
 //
-// Before the first prompt each Program runs with idle slots, as often as it will be chosen at once: what only a first
-// execution does (touching memory, laying out its order) delays no token.
+// Before the first prompt each Program runs with idle slots, as often as it will be chosen at once, so that work of a
+// first execution (touching memory, preparing its order) delays no token.
 //
-// Executions are chosen several at once where the stages of a plan can then compute at the same time: chunks of a
-// prompt follow each other through the stages, and so do micro-batches of sequences, each of which begins its next
-// token once the one before is drawn. The slot of a sequence that ends stays idle until those executions have ended.
+// Several executions are chosen at once where this lets the stages of a plan compute at the same time: chunks of a
+// prompt are pipelined through the stages, and so are micro-batches of sequences, each of which begins its next token
+// once its last one is drawn. The slot of a sequence that ends stays idle until these executions have ended.
 #pragma once
 
 #include <chrono>
@@ -25,7 +25,7 @@
 
 namespace nlsplit::inline exec {
 
-// What the session's inputs say of it.
+// The sizes of a generation session, read from its inputs.
 struct GenerationForm {
   int64_t sequences = 1, chunk = 1, candidates = 1;  // `chunk`: tokens of a prompt in one execution
   int micro_batches = 1;                             // of the sequences, in their order
@@ -65,8 +65,8 @@ Status check_prompt(const GenerationForm& form, std::span<const int32_t> prompt,
 // And: there are more prompts than sequences.
 Status check_prompts(const GenerationForm& form, std::span<const std::vector<int32_t>> prompts, int64_t tokens);
 
-// The executions of a batch: writes their inputs and reads which tokens may follow. A slot has one sequence after the
-// other; what the others do makes no difference to its tokens.
+// The executions of a batch: writes their inputs and reads the candidates for the next tokens. A slot has one sequence
+// after the other. Other slots do not change its tokens.
 class GenerationBatch {
  public:
   // Of an execution, for each slot that gives a token: the scores of the candidates, best first, and the position of
@@ -75,14 +75,14 @@ class GenerationBatch {
 
   explicit GenerationBatch(const GenerationForm& form);
 
-  // Expects what check_prompt accepts. The batch, and what joins and leaves it, is the caller's. What another slot
-  // lends is copied before the next execution.
+  // Expects what check_prompt accepts. The caller owns the batch, and lets sequences join and leave it. A prefix from
+  // another slot is copied before the next execution.
   void begin(const SlotChoice& taken, std::vector<int32_t> prompt);
   // All tokens of the sequence that the slot has or had last.
   const std::vector<int32_t>& tokens(size_t slot) const { return tokens_[slot]; }
   // How many of the first tokens are those of the slot's sequence, also after that has left.
   int64_t common_prefix(size_t slot, std::span<const int32_t> prompt) const;
-  // Executions for nobody, as so many of each Program will be chosen at once, before all others; nothing: they have
+  // Warm-up executions without sequences, as many of each Program as will be chosen at once; nothing: they have all
   // run.
   struct AtOnce {
     int prefill = 1, decode = 1;
@@ -97,7 +97,7 @@ class GenerationBatch {
   // What the execution before this choice made, by slot; nothing if there was none.
   std::vector<Token> take(const SessionState& state, const Pick& pick);
 
-  // Told each token of executions in a row but those of the last one; tells the batch.
+  // Called with each token of executions in a row, except those of the last one; updates the batch.
   using OnToken = std::function<void(const Token& token)>;
   // The same for executions in a row: each micro-batch begins the next one once it can. The batch, the state and this
   // must outlive them; pick and on_token are called by any thread, one call at a time.

@@ -1,5 +1,5 @@
-// What the ranks of a run must have in common once the code that computes is known. What is known before, they tell
-// each other when they meet (exec/heartbeat/greeting.h).
+// Compares what must be equal on all ranks of a run, once the kernels' libraries are loaded. Other facts are compared
+// when the ranks connect (exec/heartbeat/greeting.h).
 #pragma once
 
 #include <vector>

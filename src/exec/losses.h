@@ -1,5 +1,5 @@
-// LossRecord: the losses of training steps that follow each other without a barrier, and the norms of their gradients:
-// what one leaves in its outputs the next one overwrites.
+// LossRecord: records the losses of training steps, and the norms of their gradients. The steps follow each other
+// without a barrier, and each overwrites the outputs of the one before.
 #pragma once
 
 #include <cstdint>

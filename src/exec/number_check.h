@@ -1,5 +1,5 @@
-// NumberCheck: where a float that is no number (NaN, infinite) comes from. Looks at what every computation of a device
-// has made, which takes a second pass over memory.
+// NumberCheck: finds the computation that first makes NaN or an infinity. It checks the results of every computation of
+// a device, which takes a second pass over memory.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class NumberCheck {
   // Of one device. The sequence is borrowed.
   NumberCheck(const Sequence& sequence, int device);
   void ended(uint32_t instance, const std::byte* arena);  // DeviceRunOptions::ended; several threads may
-  // The first computation that has made one out of numbers alone: what it is, and where; empty: there is none.
+  // The first computation with such a result and finite operands, and the place in its result; empty: none.
   const std::string& found() const { return found_; }
 
  private:

@@ -1,4 +1,4 @@
-// What every run needs before its first execution, whether it runs a Program again and again (exec/run.h) or a session
+// Preparations before the first execution of a run, of a Program in repeats (exec/run.h) or of a session
 // (exec/run_session.h).
 #pragma once
 
@@ -39,7 +39,7 @@ Result<ChosenCores> claim_cores(const Program& program, Transport& transport, co
 // Fills all but inputs, weights and states with NaN: for tests.
 void poison(const DeviceProgram& device, std::byte* arena);
 
-// What no rank expects: the others would wait for ever, so the run ends.
+// An error that the other ranks do not expect: they would wait for ever, so the run ends.
 Error give_up(Transport& transport, const std::string& message);
 
 }  // namespace nlsplit::inline exec

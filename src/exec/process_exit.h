@@ -1,4 +1,4 @@
-// The end of the process before its time, whichever thread finds a reason: of a rank that is a process of its own.
+// Ends the process of a rank early, from any thread that finds a reason.
 #pragma once
 
 #include <functional>
@@ -10,9 +10,9 @@ namespace nlsplit::inline exec {
 
 class ProcessExit {
  public:
-  // Answers the exit code. `speaks`: this rank is the one to say why.
+  // Returns the exit code. `speaks`: this rank reports the reason.
   using LastWords = std::function<int(const Error& why, bool speaks)>;
-  // grace_s: what the last words may take, seconds.
+  // grace_s: seconds that last_words may take.
   ProcessExit(LastWords last_words, double grace_s) : last_words_(std::move(last_words)), grace_s_(grace_s) {}
 
   // Any thread; the first one in ends the process.

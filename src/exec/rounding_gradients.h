@@ -1,5 +1,5 @@
-// Results of a training step that are roundings alone. A gradient may be zero but for them: a softmax takes no notice
-// of the bias of an attention's keys. Sums in another order then agree in no digit.
+// Results of a training step that consist only of rounding errors. A gradient may be zero except for them: the bias of
+// an attention's keys does not change the softmax. With another order of sums no digit agrees.
 #pragma once
 
 #include <set>

@@ -25,7 +25,7 @@
 
 namespace nlsplit::inline exec {
 
-// What rank 0 knows when it chooses, and may change.
+// The session as rank 0 sees it when it chooses; it may write inputs.
 struct SessionState {
   size_t executions = 0;                       // so far
   std::span<const ExecutionLoss> losses = {};  // of the executions so far, those that come to rank 0's device
@@ -39,8 +39,8 @@ struct SessionState {
   std::function<void(std::string_view buffer, int instance,
                      const std::function<void(std::span<std::byte> bytes)>& with)>
       fill;
-  // Who waits for something outside before it chooses, a user or a request, calls this every second: rank 0 does not
-  // hang then, however long it takes.
+  // A ChooseNext that waits for a user or a request calls this every second, so that the wait does not count as a hang
+  // of rank 0.
   std::function<void()> still_here;
 };
 

@@ -1,7 +1,7 @@
 // Inputs of a session that change from one execution of their Program to the next.
 //
-// A tensor that has an axis more in front than its input holds an entry for each execution of the Program; after the
-// last one the first comes again. All others are the same each time.
+// A tensor with one more leading axis than its input has an entry for each execution of the Program; after the last
+// entry the first one follows. All other inputs are the same in every execution.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// Tables that follow from the position of an element alone: what transformers add to or multiply into activations. A
-// WeightStore keeps their recipe (graph/weights.h), this makes their values.
+// Tables that are functions of an element's position: masks and rotary factors of transformers. A WeightStore keeps
+// their recipe (graph/weights.h), this computes their values.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What the importers of language models have in common (graph/gguf, graph/safetensors): models named with the length of
-// a prompt, what an architecture adds to the llama family, and tensors of mapped files as weights.
+// Shared code of the importers of language models (graph/gguf, graph/safetensors): model names with the length of a
+// prompt, differences of architectures from Llama, and tensors of mapped files as weights.
 #pragma once
 
 #include <optional>
@@ -17,7 +17,7 @@ namespace nlsplit::inline graph {
 
 inline constexpr int64_t most_of_a_size = 1 << 24;  // of an extent or a count that a file states
 
-// What the matrices of a file are in the graph.
+// The element type of a file's matrices in the graph.
 enum class FileWeights : uint8_t {
   stored,  // as they are stored, where that is less than f32
   f32

@@ -1,5 +1,5 @@
-// Where buffers go in an arena: offsets for those that live for a while, so that no two that live at the same time
-// overlap and the arena is as small as can be found.
+// Memory planner: offsets of buffers with lifetimes in an arena, so that buffers that live at the same time do not
+// overlap and the arena is small.
 //
 //   const ArenaPlan plan = plan_arena(lifetimes);
 //   plan.offsets[i];                 // bytes, aligned

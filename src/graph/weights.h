@@ -1,5 +1,5 @@
-// WeightStore: what the ContentIds of a Graph stand for. Values are made only when asked for, so planning needs no
-// bytes.
+// WeightStore: the contents behind the ContentIds of a Graph. Values are computed only when needed, so planning needs
+// no bytes.
 //
 //   ContentId w = store.add_bytes(type, std::move(raw));      // from a file
 //   ContentId m = store.add_mapped(type, bytes);              // from a file that stays where it is
@@ -53,9 +53,9 @@ class WeightStore {
  public:
   ContentId add_bytes(TensorType type, std::string raw);
   ContentId add_mapped(TensorType type, MappedBytes bytes);  // of a file, which stays mapped
-  // Of a large file, to be read when somebody asks for values: to hash it would be to read it. Its id hashes
-  // `identity`, which no other bytes may have. `where` names file and place for the error if the file ends before the
-  // bytes do.
+  // Of a large file, which is read only when values are needed, not even to hash it. The id is the hash of `identity`,
+  // which must be different for different bytes. `where` names file and place for the error if the file is shorter than
+  // the bytes.
   ContentId add_unread(TensorType type, MappedBytes bytes, std::string identity, std::string where);
   ContentId add_random(TensorType type, uint64_t seed, float deviation, float mean = 0);  // normal, f32
   ContentId add_fill(TensorType type, double value);
@@ -72,7 +72,7 @@ class WeightStore {
 
   bool contains(ContentId id) const;
   bool is_random(ContentId id) const;  // in this store, by add_random, or stored from that: a parameter of the zoo's
-  std::vector<ContentId> formulas() const;  // all that add_formula has made: constants that nobody trains
+  std::vector<ContentId> formulas() const;  // all that add_formula has made: constants, which are not trained
   struct FormulaRecipe {
     Formula formula{};
     double parameter = 0;

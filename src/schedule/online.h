@@ -31,7 +31,7 @@ struct DeviceState {
   int device = 0;
   double now = 0;
   std::span<const ScheduledSlot> done;  // its slots so far, in order
-  int64_t kept_bytes = 0;  // run_online only; elsewhere a slot without free buffer instances is not ready
+  int64_t kept_bytes = 0;               // run_online only; elsewhere a slot without free buffer instances is not ready
   std::span<const ScheduledSlot> table = {};  // replay only: the order it has to follow
 };
 

@@ -1,5 +1,5 @@
-// Requests that wait for a slot of the batch, first come, first served; beyond a limit they are turned away. Like the
-// batch, the same for the real server and the simulated one.
+// The queue of requests that wait for a slot of the batch, first come, first served; beyond a limit they are refused.
+// Like the batch, the same code for the real server and the simulated one.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ class Admission {
   // The one that waited longest takes a free slot, as Batch::slot_for says. Nothing: none waits, or no slot is free.
   // Before the next call `common` must know that the slot has another sequence.
   std::optional<JoinedRequest> admit(const CommonPrefixOf& common);
-  // The batch's next execution. Who is preempted waits again, in front of all others.
+  // The batch's next execution. A preempted request waits again, in front of all others.
   BatchStep step();
   // false: it does not wait.
   bool withdraw(uint64_t id);

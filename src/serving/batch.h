@@ -13,19 +13,19 @@
 // every sequence whose prompt has been read, and none waits for another's prompt longer than one execution takes
 // (Agrawal et al., "Sarathi-Serve", OSDI 2024).
 //
-// A slot keeps the keys and values of its sequence, also after that has left. A later prompt that begins with the same
-// tokens goes on behind them, or behind a copy of them: slots lend each other what they keep, busy ones too. Copies are
+// Prefix reuse: a slot keeps the keys and values of its sequence after the sequence has left. A later prompt with the
+// same first tokens reuses them, in place or as a copy from another slot, free or busy (which *lends* them). Copies are
 // made in the order in which sequences join, before the next execution.
 //
 // Caches in pages (Kwon et al., "Efficient memory management for large language model serving with PagedAttention",
-// SOSP 2023) belong to no slot. A sequence has pages for its prompt when it joins, and takes one more whenever it has
-// filled them. Slots lend each other whole pages, which nobody copies. Where no page is free, those go that free slots
-// keep, least recently used first; then the sequence that joined last is preempted: it waits again, and what is
-// computed again gives the same tokens.
+// SOSP 2023) belong to no slot. A sequence gets pages for its prompt when it joins, and one more whenever its pages are
+// full. Slots share whole pages of a common prefix without copies. If no page is free, pages that only free slots keep
+// are evicted, least recently used first. Then the sequence that joined last is preempted: it waits again, and its
+// recomputed tokens are the same.
 //
-// An execution then takes only the sequences that need it. So prompts are computed one after the other, each as soon
-// as it would be beside others, and a sequence joins once the prompt before it has been read: it finds what that one
-// left. Chunks of the prompt and tokens of the others take turns.
+// With pages an execution has only the sequences that need it. So prompts are computed one after the other, which
+// delays none of them, and a sequence joins once the prompt before it has been computed: it can reuse that prompt's
+// pages. Chunks of the prompt alternate with tokens of the other sequences.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +42,7 @@ struct BatchForm {
   int64_t slots = 1;    // sequences at once
   int64_t chunk = 1;    // tokens of a sequence that prefill takes; 1: there is no prefill
   int64_t context = 1;  // positions that are kept of a sequence
-  // [slot]: those with the same number lend each other what they keep; empty: all do.
+  // [slot]: slots with the same number may share prefixes; empty: all may.
   std::vector<int> groups = {};
   // Caches in pages: positions of a page, a divisor of the context, and pages for all sequences, at least the
   // context's. 0: each slot has its own `context` positions.
@@ -54,8 +54,8 @@ int64_t positions_of(int64_t prompt, int64_t tokens);
 
 enum class Execution : uint8_t { none, prefill, decode };
 
-// What a slot does in an execution. It may begin before what the model has not seen: a chunk near the end of the
-// context takes some tokens again, which gives the same keys and values.
+// What a slot does in an execution. Near the end of the context a chunk may begin with tokens that were computed
+// before: they get the same keys and values again.
 struct SlotStep {
   int64_t begin = 0;            // position of the first token that is taken; what is there and behind is overwritten
   int64_t tokens = 0;           // so many; 0: the slot does nothing
@@ -63,7 +63,7 @@ struct SlotStep {
   std::vector<int> pages = {};  // of caches in pages: where its positions lie
 };
 
-// A sequence whose slot and pages others got: it waits as a prompt of all its tokens so far.
+// A preempted sequence: it waits as a prompt of all its tokens so far.
 struct Preempted {
   size_t slot = 0;
   int64_t known = 0, left = 0;  // its tokens, those that are still to be made
@@ -75,8 +75,8 @@ struct BatchStep {
   std::vector<Preempted> preempted = {};  // before it
 };
 
-// At most so many executions are chosen at once: chunks of prompts, or tokens of several micro-batches. Between two
-// choices the stages of a plan run empty once; in between nothing else may be chosen.
+// The most executions chosen at once: chunks of prompts, or tokens of several micro-batches. Between two choices the
+// pipeline drains once; until then nothing else can be chosen.
 inline constexpr int executions_at_once = 16;
 
 // Executions in a row.
@@ -86,17 +86,17 @@ struct BatchRow {
   bool gives_tokens = false;  // before the last one
 };
 
-// Whether a prompt goes on behind what it shares with the sequences that slots keep.
+// Whether prompts reuse the prefixes that slots keep.
 enum class PrefixReuse : uint8_t { off, on };
 
-// Where a request runs, and how many of its prompt's tokens need not be seen again.
+// The slot of a request, and the number of its prompt's tokens that are reused.
 struct SlotChoice {
   size_t slot = 0;
   int64_t reused = 0;
-  std::optional<size_t> lender = {};  // who keeps them; nothing: the slot itself
+  std::optional<size_t> lender = {};  // the slot that keeps them; none: the slot itself
 };
-// How many tokens, from the first one on, a prompt shares with the sequence that a slot has or had last. Empty: nothing
-// is reused.
+// Number of first tokens that a prompt has in common with the last sequence of a slot. Empty function: nothing is
+// reused.
 using CommonPrefix = std::function<int64_t(size_t slot)>;
 
 class Batch {

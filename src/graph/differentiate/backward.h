@@ -1,5 +1,5 @@
-// Backward: what an operator's gradient rule writes its nodes with. The graph grows behind the forward nodes; a rule
-// reads the node's inputs, its results and their gradients, and gives the gradients of the inputs.
+// Backward: the interface with which an operator's gradient rule adds its nodes, after the forward nodes. A rule reads
+// the node's inputs, its results and their gradients, and gives the gradients of the inputs.
 //
 //   void mul(Backward& b) {                              // y = x0 x1, with broadcasting
 //     if (b.wants(0)) b.give(0, b.sum_to(b.add(Op::Mul, {b.dy(), b.x(1)}), b.shape(b.x(0))));

@@ -1,7 +1,7 @@
-// What the project knows of an operator: one row each, in the file of its family beside this one. Whoever adds an
-// operator writes its line in operators.def and its row; a row without an answer does not compile, an operator without
-// a row does not link. Apart from the row: how ONNX files have it (graph/onnx/), its reference evaluation
-// (graph/reference/), and a fast kernel if the reference loops do not suffice (a family of src/kernels/).
+// The table of operators: one row each, in the file of its family beside this one. A new operator has a line in
+// operators.def and a row; a row with a missing entry does not compile, an operator without a row does not link. Not in
+// the row: its form in ONNX files (graph/onnx/), its reference evaluation (graph/reference/), and a fast
+// kernel if the reference loops do not suffice (a family of src/kernels/).
 //
 //   info(Op::Conv).infer(types, attrs)
 #pragma once
@@ -55,8 +55,8 @@ struct WeightProduct {
 };
 using ProductRule = WeightProduct (*)(Types inputs, const Attrs& attrs);
 
-// What an operator reads at run time as lengths, offsets, indices or counts: small integers from 0 on. values[i]: all
-// elements of input i; empty: it is no such input, or nobody knows them, and then the largest count.
+// Scalars that an operator reads at run time: lengths, offsets, indices or counts, from 0 on. values[i]: all elements
+// of input i; empty: it is no such input, or its values are unknown and count as the largest.
 using ScalarValues = std::span<const std::vector<int64_t>>;
 
 struct ScalarInputs {
