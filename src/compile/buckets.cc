@@ -75,7 +75,7 @@ std::vector<size_t> least_buckets(std::span<const Completed> completed) {
   return last;
 }
 
-// Of buckets with one gradient the members who get it, by bucket: the largest first, each to whoever has least so far.
+// The member that gets each bucket of one gradient, by bucket: the largest first, each to the member with the least.
 // Others are shared out around them.
 std::map<size_t, size_t> owners_of_single(std::span<const Completed> completed, std::span<const size_t> last,
                                           std::vector<int64_t>& loads) {

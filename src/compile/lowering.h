@@ -262,9 +262,9 @@ Result<ScheduleInput> make_schedule_input(const Lowering& lowering, bool all_tim
 Result<std::vector<double>> node_seconds(const Lowering& lowering, DeviceId device, const std::vector<size_t>& nodes);
 // Seconds of a message: one micro-batch of a flow from a device to another one, alone on its route.
 Result<double> flow_seconds(const Lowering& lowering, const Flow& flow, int from, int to);
-// Of `schedule`, training under a plan that splits layers (group_schedule.cc): what a policy is told instead of
-// `input`, and what its table means. None: there is nothing to group, or devices that share a stage are replicas of
-// another one; policies are then told of the stages that the plan was expanded to.
+// Of `schedule`, training under a plan that splits layers (group_schedule.cc): the schedule's input instead of `input`,
+// and the table for all devices of a group. None: there is nothing to group, or devices that share a stage are replicas
+// in another one; schedules then get the stages of the expanded plan.
 Result<std::optional<ScheduleInput>> grouped_input(const Lowering& lowering, const ScheduleInput& input);
 SlotTable written_out(const Lowering& lowering, const SlotTable& table);
 // Of `schedule`: checks the table, and fills in table, stage_device, whole and the groups of reductions. In training a
@@ -273,26 +273,26 @@ SlotTable written_out(const Lowering& lowering, const SlotTable& table);
 // all on one device that has the stage, and every such device must step it once.
 Status complete_table(Lowering& lowering, SlotTable table);
 // Of `schedule`, where sums are exact. Error: a device adds the gradients of a stage in another order than that of the
-// micro-batches, or nobody knows yet.
+// micro-batches, or the order is not known yet (online).
 Status check_sums(const Lowering& lowering);
 // Of `schedule`, where steps_together: a device updates its stages one after the other, ascending, when all else is
 // done: no weight is updated before all gradients are there.
 void steps_last(SlotTable& table);
-// Of `schedule`: the stages whose I and W no message parts. Nobody waits for their gradients, so each W follows its I,
-// when what it reads is in the cache, and what only W reads takes no memory any longer.
+// Of `schedule`: the stages without a message between I and W. No stage waits for their gradients, so each W directly
+// follows its I: its operands are then in the cache, and values that only W reads are freed sooner.
 void find_joint_stages(Lowering& lowering);
 // Of `schedule`, where replicas keep shares of gradients. Error: they cannot reduce those of each micro-batch.
 Status check_shares(const Lowering& lowering, int stage);
-// Of `schedule`: what reductions are of, and how they are done.
+// Of `schedule`: the gradients that are reduced, and the algorithms.
 Status choose_reductions(Lowering& lowering);
 // Of `schedule`, where replicas keep shares of weights: sets `gathers`. Errors: a weight that cannot be shared; another
 // Program of the session trains a weight that no replica keeps; of routes.
 Status choose_gathers(Lowering& lowering);
-// Of `schedule`, with clipping, when reductions are chosen: who adds which squares.
+// Of `schedule`, with clipping, after choose_reductions: which device adds which squares.
 void deal_out_squares(Lowering& lowering);
 // How the replicas reduce gradients of which the elements before `end` are complete behind a node, by ascending node.
-// Sets buckets and turns. backward: the nodes of the last backward pass. Without costs it takes one bucket, if it is
-// not told. Errors: of routes.
+// Sets buckets and turns. backward: the nodes of the last backward pass. Without costs the default is one bucket.
+// Errors: of routes.
 struct Completed {
   size_t node;
   int64_t end;  // elements
@@ -306,14 +306,14 @@ Status choose_buckets(const Lowering& lowering, std::span<const Completed> compl
                       std::span<const BackwardTime> backward, const CollectiveCosts& costs, Reduction& reduction);
 std::string slot_text(const ScheduledSlot& slot);  // "stage 1 F of micro-batch 3", "the step of stage 1"
 
-// Of `exchange`: the table played through in time, every slot as soon as its device is free and its data is there.
+// Of `exchange`: a simulation of the table, every slot as soon as its device is free and its data is there.
 struct Played {
-  // [device][slot]: in inference when it ends, in seconds. In training its number, from 1, in a sequence of all slots
-  // in which each stands behind all it needs: they are numbered as they end, and of those that end together the ones
-  // that free memory go first.
+  // [device][slot]: in inference its end in seconds. In training its number, from 1, in a topological order of all
+  // slots: they are numbered in the order of their ends, and of slots that end at the same time those that free memory
+  // come first.
   std::vector<std::vector<double>> ends;
   Grid<double> forward_start, forward_end;  // [stage][micro-batch]: as `ends`
-  std::vector<double> source;  // [micro-batch]: when its inputs are sent, as `ends`; NaN: nobody needs them sent
+  std::vector<double> source;  // [micro-batch]: when its inputs are sent, as `ends`; NaN: they are not sent
 };
 // Error: the slots wait for each other.
 Result<Played> play(const Lowering& lowering);

@@ -440,8 +440,8 @@ void mark_reductions(Lowering& lowering) {
   }
 }
 
-// Gradients in several buckets are reduced while their last W goes on, if nothing but the sink's work stands between it
-// and the step: then a device waits in it for nobody who does not wait for it anyway.
+// Gradients in several buckets are reduced during their last W, if there is only the sink's work between that W and the
+// step. Then a device that waits in the W waits only for devices that also wait for it.
 void find_early_reductions(Lowering& lowering) {
   const auto one_stage = [&](int device) {
     const auto steps = [](const OrderedSlot& slot) { return slot.phase == Phase::step; };

@@ -1,6 +1,6 @@
-// Of pass `exchange`: the table played through in time. In inference a slot starts only when whoever receives from it
-// has an instance of the buffer free, so that no schedule needs more of them than it says; a training schedule says
-// itself how many micro-batches are in flight.
+// Of pass `exchange`: simulates the table. In inference a slot starts only when each receiver of its messages has a
+// free instance of the buffer (backpressure), so that no schedule needs more instances than it declares. A training
+// schedule itself determines how many micro-batches are in flight.
 //
 // The result is a possible execution in which every message passes at once. Orders taken from it cannot deadlock.
 #include <fmt/format.h>
@@ -190,7 +190,7 @@ class Play {
       case Phase::forward:
       case Phase::recompute:
         return forward;
-      case Phase::input_gradient: {  // as policies are told, recomputation counts as part of I
+      case Phase::input_gradient: {  // as in schedules' inputs, recomputation counts as part of I
         const double whole = l_.schedule.input_gradient_seconds[at(slot.stage)][r];
         return l_.recomputes(slot.stage) ? std::max(0.0, whole - forward) : whole;
       }
@@ -298,7 +298,7 @@ class Play {
         if (slot.phase != Phase::forward) continue;
         double& sent = played_.source[at(slot.micro_batch)];
         const double when = before[at(slot.stage)] - just_before;
-        if (needs_source(slot)) sent = sent <= when ? sent : when;  // not a number: nobody so far
+        if (needs_source(slot)) sent = sent <= when ? sent : when;  // NaN: no slot so far
         before[at(slot.stage)] = played_.ends[d][i];
       }
     }

@@ -1,4 +1,4 @@
-// Pass `schedule`: what a policy is told of the plan, and the table that it makes.
+// Pass `schedule`: the input of a schedule, and the table that the schedule makes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -77,7 +77,7 @@ void wait_for_each_other(std::vector<std::vector<PhaseSeconds>>& seconds) {
   }
 }
 
-// [stage]: all messages of a micro-batch to the next stage, between the first devices of both; alone on their way.
+// [stage]: all messages of a micro-batch to the next stage, between the first devices of both, without contention.
 Result<std::vector<double>> message_seconds(const Lowering& lowering) {
   const size_t stages = lowering.plan->stages.size();
   std::vector<double> seconds(stages, 0);
@@ -185,7 +185,7 @@ bool trains(const SlotTable& table) {
   });
 }
 
-// Of a policy that decides while the Program runs: who is asked, and the table of its base.
+// For an online policy: sets the policy, and makes the table of its base schedule.
 Result<SlotTable> online_table(Lowering& lowering) {
   ASSIGN_OR_RETURN(const OnlineChoice choice, parse_online_choice(lowering.plan->schedule));
   Online& online = lowering.online.emplace();

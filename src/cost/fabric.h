@@ -56,7 +56,7 @@ struct Dragonfly {
   int64_t hosts = 1;    // a router
 };
 
-// Routes as somebody else gave them (a platform file). Route from i to j: links[begin[i * hosts + j] …
+// Routes given from outside (a platform file). Route from i to j: links[begin[i * hosts + j] …
 // begin[i * hosts + j + 1]); none where it is empty.
 struct GivenRoutes {
   size_t hosts = 0;

@@ -19,7 +19,7 @@ struct Platform {
     bool shared = true;  // false: FATPIPE
   };
   std::vector<Link> links;
-  // From the i-th to the j-th of the hosts asked for: route_links[route_begin[i * hosts + j] … ), link numbers. Empty
+  // From the i-th to the j-th requested host: route_links[route_begin[i * hosts + j] … ), link numbers. Empty
   // only from a host to itself.
   std::vector<size_t> route_begin;
   std::vector<uint32_t> route_links;
@@ -32,7 +32,7 @@ struct PlatformReader {
   std::function<Result<Platform>(const std::string& path, const std::vector<std::string>& hosts)> routes;
 };
 
-// Into a cluster without links. `hosts`: those of the cluster that were asked for, in that order.
+// Into a cluster without links. `hosts`: the cluster's hosts that were passed to `routes`, in that order.
 void add_platform(Cluster& cluster, const Platform& platform, const std::vector<HostId>& hosts);
 
 }  // namespace nlsplit::inline cost

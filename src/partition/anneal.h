@@ -27,9 +27,9 @@ struct AnnealSpace {
   bool replicate = true;                // stages of devices that are data-parallel replicas
   std::vector<SplitAxis> axes = {};     // on which stages may be split inside their layers
   std::vector<int> micro_batches = {};  // to choose from; none: as the start has it
-  // What is to be small; infinite: this plan cannot be. Asked once for each plan.
+  // The cost to minimize; infinite: an impossible plan. Called once for each plan.
   std::function<double(const Plan&)> cost;
-  // What the cost is no less than, for less work: the cost of a change is not asked if this alone is too much. May be
+  // A cheap lower bound of the cost: `cost` is not called for a change whose bound is already too high. May be
   // empty.
   std::function<double(const Plan&)> least_cost = {};
   // interchangeable_devices: of plans that differ only by their names one is looked at. None: all are.
@@ -51,7 +51,7 @@ struct TriedPlan {
   double cost = 0;
 };
 
-// All different plans it asked about whose cost is finite, best first; the starts are among them. The steps are shared
+// All different plans that were tried and have a finite cost, best first, including the starts. The steps are divided
 // evenly among the starts.
 std::vector<TriedPlan> anneal(const AnnealSpace& space, const std::vector<Plan>& starts, const AnnealOptions& options);
 

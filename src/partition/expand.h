@@ -23,7 +23,7 @@
 
 namespace nlsplit::inline partition {
 
-// Content that the WeightStore must be told of before anything materialises it: add_slices().
+// A slice of a weight, which add_slices() adds to the WeightStore before the slice is materialised.
 struct WeightSlice {
   ContentId id, from;  // id = WeightStore::slice_id(...) of the others
   TensorType whole;    // what `from` is a tensor of here

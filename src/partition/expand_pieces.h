@@ -3,7 +3,7 @@
 //
 //   halo           rows [27, 56) of a value whose rows from 28 on this shard has: a Slice of one row where the others
 //                  are, and a Concat here
-//   all-gather     all of a value that is split: a Concat of everybody's piece, by everybody
+//   all-gather     all of a value that is split: a Concat of all shards' pieces, on every shard
 //   resharding     channels [0, 32) of a value that is split by rows: Slices of every piece, a Concat of these
 //   scatter        rows [0, 28) of a whole value: a Slice where it is
 //   input          the same, for all shards of a device that need that part
@@ -53,7 +53,7 @@ class PieceGraph {
   void set_pieces(ValueId value, std::vector<ShardPiece> pieces) { pieces_[value.index()] = std::move(pieces); }
   ValueId add_input(ValueId value);
 
-  // In order: by stage, level, shard, and within these as they were made; without what nobody needs.
+  // In order: by stage, level, shard, and within these as they were made; without unused nodes.
   Expanded finish(const std::vector<ValueId>& outputs);
 
  private:

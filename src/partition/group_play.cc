@@ -171,7 +171,7 @@ class GroupPlay {
     wait_until(start.data(), at->second);
   }
 
-  // Each shard takes everybody's partial sum, or the slice of it that it adds up.
+  // Each shard takes the partial sums of all shards, or its slice of them, and adds them up.
   double bytes_of_sum(size_t n, const Layout& layout, size_t to) const {
     const double bytes = least_message_bytes(graph_.value(graph_.nodes[n].outputs[0]).type, messages_);
     if (layout.axis < 0) return bytes;

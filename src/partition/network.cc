@@ -114,7 +114,7 @@ std::vector<size_t> interchangeable_devices(const Cluster& cluster, HostId sourc
       if (class_of[e] != e || !known(cluster.devices[e].host) || !alike(cluster, node_seconds, d, e)) continue;
       const HostId x = cluster.devices[e].host, y = cluster.devices[d].host;
       const auto stays = [&](HostId host) { return host == source || host == sink || devices_on[host.index()] > 1; };
-      // Devices of one host are neighbours of everybody alike. A host with other devices on it cannot change places
+      // Devices of one host have the same routes to all others. A host with other devices on it cannot change places
       // alone.
       if (x == y || (!stays(x) && !stays(y) && exchange.changes_nothing(network.hosts, x, y))) found = e;
     }

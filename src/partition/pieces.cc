@@ -7,7 +7,7 @@
 namespace nlsplit::inline partition {
 namespace {
 
-// What is asked beside a piece along an axis, which is 0 or more.
+// Kinds of pieces other than those along an axis (0 or more).
 constexpr int64_t samples = -1, sum_without_bias = -2, sum_with_bias = -3;
 
 bool same_type(const Graph& graph, ValueId a, ValueId b) {

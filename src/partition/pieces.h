@@ -32,7 +32,7 @@ class Pieces {
   const Piece& sum_of(const Node& node, int64_t begin, int64_t end, bool with_bias);
 
  private:
-  // The first node that is alike, what is asked of it, and its arguments.
+  // The first node that is equal, the kind of piece, and its arguments.
   using Key = std::array<int64_t, 4>;
   struct Hash {
     size_t operator()(const Key& key) const;

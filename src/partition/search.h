@@ -15,7 +15,7 @@
 namespace nlsplit::inline partition {
 
 struct SearchOptions {
-  bool layers = true;                   // split by layers over devices
+  bool layers = true;                   // pipelines: layers over devices
   bool replicate = true;                // whole-model replication, and replicated stages
   size_t max_candidates = 2000;         // for each micro-batch count; more finds better plans and takes longer
   size_t max_stages = 0;                // 0: as many as there are devices
@@ -24,7 +24,7 @@ struct SearchOptions {
   std::string method = "auto";          // of search_methods()
   std::vector<SplitAxis> axes = {};     // on which stages may be split inside their layers; none: not at all
   std::vector<DeviceId> left_out = {};  // devices that no plan may use but those of `seeds`
-  // True: answer what was found so far, which is then not the same every time. May be empty; asked by several threads.
+  // True: stop with the plans found so far, which then depend on timing. May be empty; called by several threads.
   std::function<bool()> interrupted = {};
 };
 

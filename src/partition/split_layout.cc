@@ -170,7 +170,7 @@ class Chooser {
     const int64_t extent = shape_of(node.outputs[0])[static_cast<size_t>(axis)];
     const int64_t groups = column_grain(graph_, node);
     const int64_t grain = std::lcm(groups, grain_of(node.outputs[0], axis, 0));
-    // What a cache keeps is parted between heads or not at all: whoever attends would else need the cache of others.
+    // Values of a cache are split between heads or not at all: otherwise a shard's attention would read other caches.
     const bool is_kept = leads_to_state(node.outputs[0], 0);
     for (const int64_t step : {grain, groups, int64_t{1}}) {
       if (is_kept && (step != grain || grain == 1)) break;  // 1: there is one head

@@ -35,8 +35,8 @@ struct Layout {
   int axis = -1;                // -1: whole, on every shard of its stage that needs it
   std::vector<int64_t> bounds;  // axis >= 0: shard k owns [bounds[k], bounds[k + 1])
   std::vector<int64_t> inner;   // not empty: shard k sums over [inner[k], inner[k + 1]), then the sums are added
-  int stage = -1;               // that makes it; -1: an input or weight of the graph, or nobody has yet
-  // >= 0: nobody has it; a shard makes what it needs of it, along this axis. Queries, keys and values from one product:
+  int stage = -1;               // that makes it; -1: an input or weight of the graph, or not made yet
+  // >= 0: not stored; a shard makes the part that it needs, along this axis. Queries, keys and values from one product:
   // each shard's heads are three runs of its columns.
   int on_demand = -1;
   bool sums() const { return !inner.empty(); }
@@ -71,7 +71,7 @@ struct LayoutQuery {
   const ImageMultiples& multiples;  // of the stage
   Pieces& pieces;                   // of the graph, with `batched`
 };
-// enough: asked after each node, whether the rest can be left out.
+// enough: called after each node; true: the remaining nodes can be left out.
 using LayoutsEnough = std::function<bool(const Node&, const StageLayouts&)>;
 StageLayouts choose_layouts(const LayoutQuery& query, std::vector<Layout>& layouts, const LayoutsEnough& enough = {});
 

@@ -115,7 +115,7 @@ class PartsFinder {
 
   void take(ValueId value, const std::vector<Region>& regions, SplitParts::OfNode& parts) {
     const Layout& from = found_.layouts[value.index()];
-    if (from.axis < 0) return;  // everybody has all of it, or makes it
+    if (from.axis < 0) return;  // every shard has all of it, or makes it
     const int64_t extent = extent_of(graph_, value, from.axis);
     PieceExchange exchange{value, {}, {}};
     bool needed = false;

@@ -107,7 +107,7 @@ bool overlap(const Access& a, const Access& b) {
   return a.instance_begin < b.instance_end && b.instance_begin < a.instance_end;
 }
 
-// Whether everybody who has to wait for `earlier` has to wait for `now` as well.
+// Whether every later access that must wait for `earlier` must wait for `now` as well.
 bool covers(const Access& now, const Access& earlier) {
   if (now.of == earlier.of) return now.begin <= earlier.begin && earlier.end <= now.end;
   return now.begin <= earlier.instance_begin && earlier.instance_end <= now.end;
@@ -127,8 +127,8 @@ void touch(AccessList& list, const Access& now, std::vector<Edge>& edges, std::v
       else if (!in_order && !apart)
         after->push_back(earlier.slot);
     }
-    // A write that covers an access orders everybody later behind it, and a later compute that reads the same stands
-    // for earlier ones. Reads of slots that have no order do not: whoever overwrites waits for each.
+    // A write that covers an access comes before all later accesses, and a later computation that reads the same bytes
+    // replaces earlier ones. Reads of slots without a fixed order do not: a write must wait for each of them.
     const bool covered = covers(now, earlier);
     return covered && (now.writes ? in_order || message || !apart : in_order && !earlier.writes);
   });
@@ -235,7 +235,7 @@ size_t count_instances(const DeviceProgram& device) {
   return count;
 }
 
-// Instances and edges, device by device; the FIFOs' ends, which nobody has matched yet.
+// Instances and edges, device by device; the FIFOs' ends, which are not matched yet.
 class Collector {
  public:
   // any_order: of the slots of a device.

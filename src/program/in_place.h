@@ -1,5 +1,5 @@
 // Results that lie where an operand lay: a computation may overwrite what it reads if its kernel goes element by
-// element (KernelInfo::in_place) and nobody reads the operand afterwards. lower uses it, verify allows nothing else.
+// element (KernelInfo::in_place) and the operand is not read afterwards. The compiler uses it; verify allows no other.
 #pragma once
 
 #include <cstdint>

@@ -47,7 +47,7 @@ class HappensBefore {
   bool is_own(uint32_t i) const { return own_ <= i && i < own_end_; }
 
   void find_streams() {
-    // -1: computations; -2: native collectives, of which nobody asks here; peer * 2 + sends: a FIFO's end
+    // -1: computations; -2: native collectives, which are not used here; peer * 2 + sends: a FIFO's end
     std::map<int, uint32_t> streams;
     std::vector<uint32_t> length;
     for (uint32_t i = own_; i < own_end_; ++i) {
@@ -213,7 +213,7 @@ class DeviceOverlaps {
     return shares;
   }
 
-  // As run: the bytes that a transport is given are nobody else's.
+  // As run: the bytes of a native collective belong to the transport alone.
   Status check_natives(const std::vector<bool>& shares) const {
     if (deps_.native.empty()) return ok_status();
     for (const Segment& segment : device_.segments) {
@@ -313,7 +313,7 @@ class DeviceOverlaps {
     }
   }
 
-  // A text may say a million instances; those that nobody uses cannot clash.
+  // A text may have a million instances; unused ones cannot overlap.
   std::vector<Key> used_instances(uint32_t buffer) const {
     std::vector<Key> used;
     for (const auto& [instance, uses] : uses_[buffer]) used.emplace_back(buffer, instance);

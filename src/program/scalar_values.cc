@@ -190,7 +190,7 @@ class Values {
     const Instance& at = deps_.instances[i];
     const Instr& instr = instr_of(program_, at);
     const auto d = static_cast<size_t>(at.device);
-    if (instr.opcode == Opcode::recv) return ok_status();  // what is sent is there at once: nobody has changed it
+    if (instr.opcode == Opcode::recv) return ok_status();  // the send has already copied the values
     if (instr.opcode == Opcode::send) {
       const Instance& to = deps_.instances[deps_.match[i]];
       const Operand& target = instr_of(program_, to).writes[0];

@@ -52,7 +52,7 @@ Status check_micro_batches(const Program& program) {
   }
   for (const auto& [key, seen] : work) {
     const auto& [stage, shard, phase] = key;
-    if (phase == Phase::recompute) continue;  // whoever kept its activations need not
+    if (phase == Phase::recompute) continue;  // not needed by a micro-batch whose activations were kept
     for (int m = 0; m < program.micro_batches; ++m) {
       if (seen.contains(m)) continue;
       const DeviceProgram& device = program.devices[seen.begin()->second.device];

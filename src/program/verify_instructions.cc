@@ -185,7 +185,7 @@ Status InstructionChecker::check_kernel(const DeviceProgram& device, const Instr
   if (instr.reads.size() != desc.inputs.size() || instr.writes.size() != desc.outputs.size()) {
     return invalid_input("the operands do not fit the computation's description");
   }
-  if (!known_[static_cast<size_t>(instr.desc)]) RETURN_IF_ERROR(verify(desc));  // before a kernel is asked about it
+  if (!known_[static_cast<size_t>(instr.desc)]) RETURN_IF_ERROR(verify(desc));  // before a kernel sees it
   known_[static_cast<size_t>(instr.desc)] = true;
   for (size_t i = 0; i < instr.reads.size(); ++i) {
     const Operand& operand = instr.reads[i];

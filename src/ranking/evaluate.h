@@ -93,7 +93,7 @@ struct Latency {
 };
 Latency latency_of(const std::vector<int>& micro_batches, int count, const Timing& timing);
 
-// From the times of its activities, whoever found them.
+// From the times of its activities, by any tier.
 Estimate estimate_of(const Scenario& scenario, const LoweredPlan& lowered, const Timing& timing);
 
 // The device with the largest part of its memory taken, and that part.

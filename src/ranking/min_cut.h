@@ -9,9 +9,9 @@
 //   const double least = cut.solve();
 //   const bool first = cut.on_source_side(0);
 //
-// A maximum flow by push and relabel (Goldberg, Tarjan, "A new approach to the maximum-flow problem", 1988), backwards:
-// what vertices may give to the sink is asked of their neighbours, and of theirs, until the source has it. In a network
-// of layers, where paths are as long as it is deep, that takes far fewer steps than one path after the other.
+// A maximum flow by push-relabel (Goldberg, Tarjan, "A new approach to the maximum-flow problem", 1988), backwards:
+// vertices pull the flow that they may give to the sink from their neighbours, towards the source. In a network of
+// layers, whose paths are as long as it is deep, that takes far fewer steps than augmenting one path after the other.
 #pragma once
 
 #include <cstddef>

@@ -8,7 +8,7 @@
 namespace nlsplit::inline ranking {
 
 struct NoiseRuns {
-  int runs = 0;                      // all plans have; fewer than were asked for after an interrupt
+  int runs = 0;                      // of each plan; fewer than in the scenario after an interrupt
   std::vector<NoisyEstimate> plans;  // empty if runs is 0
 };
 

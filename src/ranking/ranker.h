@@ -140,7 +140,7 @@ class Ranker {
   Status time_generations();  // of judged, which are ordered by them then
   void prepare_longer_contexts();
   void find_contexts_of(const std::vector<size_t>& plans);  // of judged
-  void find_longest_contexts();                             // of the plans that are told of
+  void find_longest_contexts();                             // of told()
 
   // ---- ranker_prefill.cc
   std::vector<Plan> plans_with_prefill() const;

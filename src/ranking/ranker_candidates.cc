@@ -33,7 +33,7 @@ Status Ranker::collect_candidates() {
       std::ranges::move(*resolved, std::back_inserter(own));
       continue;
     }
-    // What is wrong ends the ranking; what cannot be is told of, and the others are ranked.
+    // Invalid input ends the ranking. A plan that is not supported is reported, and the others are ranked.
     if (resolved.error().kind != ErrorKind::unsupported) return resolved.error();
     ranking_.own_refused.push_back({plan.name, resolved.error()});
   }
@@ -48,7 +48,7 @@ Status Ranker::collect_candidates() {
     candidate.must_judge = true;
     candidates_.push_back(std::move(candidate));
   }
-  // The promising ones first, yardsticks and own plans before them all, in case somebody interrupts.
+  // Yardsticks and own plans first, then by the bound, so that an interrupted ranking has timed the most promising.
   sort_large(candidates_, [](const Candidate& a, const Candidate& b) { return a.bound < b.bound; });
   return ok_status();
 }

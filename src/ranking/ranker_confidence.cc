@@ -10,7 +10,7 @@
 namespace nlsplit::inline ranking {
 namespace {
 
-// Without being asked: activities of all plans, times worlds. It takes about a second of one core.
+// The most activities × worlds for which error bars are computed by default: about a second of one core.
 constexpr size_t most_world_work = 20'000'000;
 
 // "A, B and 3 others"

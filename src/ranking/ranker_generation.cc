@@ -385,7 +385,7 @@ void Ranker::prepare_longer_contexts() {
   for (auto& one : made) longer_.push_back(*std::move(*one));
 }
 
-// Two more sessions for each plan are much of a ranking's work, so the plans that nobody is told of have none.
+// Two more sessions for each plan are much of a ranking's work, so only plans of told() get a longest context.
 void Ranker::find_longest_contexts() {
   if (scenario_.generation->require.context) return;  // they are known
   const std::vector<size_t> plans = told(ranking_);

@@ -98,7 +98,7 @@ void Ranker::choose_by_bound() {
   for (size_t i = 0; i < std::min(judged_by_bound, order.size()); ++i) candidates_[order[i]].must_judge = true;
 }
 
-// Whether or not noise is asked for now: a plan's number must not depend on it.
+// Also without --robust: a plan's number must not depend on that option.
 void Ranker::choose_robust(size_t most) {
   std::vector<size_t> order(candidates_.size());
   std::iota(order.begin(), order.end(), size_t{0});

@@ -97,7 +97,7 @@ std::vector<Ranker::Changed> Ranker::change(const Plan& start, const AnnealOptio
   std::vector<Changed> changed;
   size_t layers = 0;  // lowered for plans with splits
   AnnealSpace space = changed_plans();
-  std::optional<ScoredPlan> found;  // what search says of the last plan that it was asked about
+  std::optional<ScoredPlan> found;  // the search's score of the last plan
   Plan asked;
   const auto ask = [&](const Plan& plan) {
     if (is_same(plan, asked)) return;

@@ -243,7 +243,7 @@ Status Ranker::note(Candidate& candidate, const Timed& timed) {
   return ok_status();
 }
 
-// Not every schedule exists for every plan: such a plan is left out, unless the user asked for just this one.
+// A plan for which its schedule does not exist is left out, unless the user gave exactly this pair.
 bool Ranker::has_no_schedule(const Candidate& candidate, const Error& error) const {
   if (!scenario_.training) return false;
   const Plan& plan = candidate.ranked.plan;
@@ -256,8 +256,8 @@ bool Ranker::has_no_schedule(const Candidate& candidate, const Error& error) con
   return input.ok() && !make_schedule(plan.schedule, *input).ok();
 }
 
-// A plan cannot always be planned for: more shards than rows, what training refuses of splits. One that search found is
-// left out; one of the user's is told of, and the others are ranked.
+// A plan that cannot be compiled: more shards than rows, a split that training refuses. If the search found it, it is
+// left out; if it is the user's, it is reported, and the others are ranked.
 Status Ranker::leave_out(const Candidate& candidate, const Error& error) {
   if (!candidate.ranked.own) {
     if (ranking_.left_out++ == 0) ranking_.why_left_out = error.message;

@@ -83,7 +83,7 @@ struct GenerationTimes {
   std::string fullest_device;
   Bytes fullest_memory;  // of the device of the plan that needs the most: prompts and tokens, weights and caches
   // Positions that could be kept of each sequence, until a device's memory is full, in steps of 16. 0: not known, or
-  // nobody asks for the plan's: it is not of told(), and `require` has no context.
+  // not computed, because the plan is not among told() and `require` has no context.
   int64_t largest_context = 0;
 };
 
@@ -256,7 +256,7 @@ struct Ranking {
   std::string no_error_bars;             // why not, if they were asked for
   std::vector<size_t> order;  // into judged, as the user wants to see them: as they are, or by p95 if `robust`
   bool robust = false;
-  int noise_runs = 0;  // that stand behind each plan's `noisy`; 0: none was asked for, or it was interrupted
+  int noise_runs = 0;  // that each plan's `noisy` is of; 0: not asked for, or interrupted
   size_t keep = 0;     // how many of them the user wants to see
   const Tier* tier = &simgrid_tier();  // that judged
   size_t considered = 0;               // lowered and timed by the fast tier; what ranking/pruning.h leaves out is not

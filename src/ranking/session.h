@@ -50,7 +50,7 @@ struct GenerationModels {
 std::vector<int64_t> fewer_sequences(const Scenario& scenario);
 // Adds the decodes of fewer sequences.
 Status add_fewer(const Scenario& scenario, const Graph& optimized, GenerationModels& models);
-// optimized: the one for a token. weights: is told of what the others name; nullptr: nobody asks for contents.
+// optimized: the network for a token. weights: gets the contents of the other networks; nullptr: not needed.
 Result<GenerationModels> prepare_generation(const Scenario& scenario, const Graph& optimized, int micro_batches,
                                             WeightStore* weights);
 // The plan's stages for prompts, its `prefill` or the same stages, on the network for prompts. Error: the two networks

@@ -41,12 +41,12 @@ double ready_at(const std::vector<int>& stages, const std::vector<std::vector<do
   return ready;
 }
 
-// The links on the ways of one stage's replicas. A message does not keep one link from others while it waits for
-// another.
+// The link directions (lanes) on the routes of one stage's replicas. A message does not occupy a link while it waits
+// for another one.
 class Lanes {
  public:
-  // When an input that may leave then is at the other end of the way. Inputs leave in the order in which they are asked
-  // for, so a link is busy until the last one has passed.
+  // The arrival of an input that may leave at `leaves`. Inputs leave in the order in which the replicas take them, so a
+  // link is busy until the last one has passed.
   double arrival(const Way& way, double leaves) const {
     return end(way, leaves, [&](uint32_t lane) { return std::max(leaves, value_of(busy_until_, lane)); });
   }
@@ -56,8 +56,8 @@ class Lanes {
     add_load(way);
   }
 
-  // When an output that is made then is at the sink. They are made in any order, so of a link only the sum of all that
-  // passes it counts.
+  // The arrival at the sink of an output made at `made`. Outputs are made in any order, so only the sum of all messages
+  // on a link counts.
   double delivery(const Way& way, double made) const {
     return end(way, made, [&](uint32_t lane) { return value_of(load_, lane); });
   }
@@ -226,7 +226,7 @@ class ListScheduler {
   size_t micro_batches_;
   std::vector<std::vector<int>> needs_;
   std::vector<Queue> queues_;
-  std::vector<double> ready_;  // [queue]: its first slot's input; infinite: nobody knows yet
+  std::vector<double> ready_;  // [queue]: time of its first slot's input; infinite: not known yet
   std::vector<std::vector<size_t>> queues_of_stage_, queues_of_device_, needed_by_;
   std::vector<std::vector<size_t>> missing_;   // [stage][micro-batch]: needs that have not finished
   std::vector<std::vector<double>> finished_;  // [stage][micro-batch]
@@ -258,7 +258,7 @@ struct Assigned {                // the micro-batches of a stage, over its repli
 
 enum class Aim : uint8_t {
   deliver,  // each to where its output is delivered first
-  compute,  // each to where it is computed first, of those that are as soon to the one with the longest way out
+  compute,  // each to where it is computed first, among equals to the replica with the longest route to the sink
 };
 
 // ready: of each micro-batch. most: so many for each replica at most.
@@ -305,7 +305,7 @@ std::vector<std::vector<int>> assign_replicas(const ScheduleInput& input) {
     std::vector<double> ready;
     for (int m = 0; m < input.micro_batches; ++m) ready.push_back(ready_at(needs[s], finished, m));
     Assigned best = assign_stage(input, s, ready, most_each(input, s), Aim::deliver);
-    // Nobody waits for the way of any output but the last: the replica with the shortest way had better be the last.
+    // Only the last output's delivery counts: the replica nearest to the sink should take the last micro-batch.
     if (s < input.ways_out.size() && !input.ways_out[s].empty()) {
       Assigned other = assign_stage(input, s, ready, best.taken, Aim::compute);
       if (other.last < best.last) best = std::move(other);

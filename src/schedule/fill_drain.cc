@@ -1,4 +1,4 @@
-// Fill and drain: all micro-batches may be in flight at once, nobody waits for a buffer. The forward half of GPipe:
+// Fill and drain: all micro-batches may be in flight at once, no slot waits for a buffer. The forward half of GPipe:
 // Huang et al., "GPipe: efficient training of giant neural networks using pipeline parallelism", NeurIPS 2019. With S
 // equal stages and M micro-batches the bubble is (S - 1) / (M + S - 1), and a buffer holds M micro-batches.
 #include "schedule/assign.h"

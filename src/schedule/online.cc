@@ -78,7 +78,7 @@ class Loop {
       for (int d = 0; d < input_.devices; ++d) ask(d);
       if (events_.empty()) return stuck();
       now_ = events_.top().when;
-      // Everything of this moment is known before anybody is asked.
+      // All events of one time are processed before the policy is called.
       while (!events_.empty() && events_.top().when == now_) {
         const Event event = events_.top();
         events_.pop();

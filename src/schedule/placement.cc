@@ -190,7 +190,7 @@ void finish_training_table(const ScheduleInput& input, SlotTable& table) {
 
 int instances_of(const ScheduleInput& input, const SlotTable& table) {
   SlotPlayer player(input);
-  if (!player.play(table)) return input.micro_batches;  // whoever checks the table says so
+  if (!player.play(table)) return input.micro_batches;  // the check of the table reports the error
   // A message is there from the start of the slot that makes it until the end of the one that reads it.
   struct Life {
     double from = 0, until = 0;

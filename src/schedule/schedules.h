@@ -95,7 +95,7 @@ enum class StagePlacement {
 struct SchedulePolicy {
   std::string_view name;
   std::string_view what;    // one line
-  std::string_view source;  // the paper and its section; empty: nobody's
+  std::string_view source;  // the paper and its section; empty: none
   ScheduleMode mode = ScheduleMode::inference;
   StagePlacement placement = StagePlacement::any;
   Result<SlotTable> (*make)(const ScheduleInput& input) = nullptr;

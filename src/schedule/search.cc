@@ -26,7 +26,7 @@ class Annealing {
   Annealing(const ScheduleInput& input, SlotTable table)
       : input_(input), player_(input), random_(seed), now_(std::move(table)) {
     for (std::vector<ScheduledSlot>& order : now_.devices) {
-      for (ScheduledSlot& slot : order) slot.whole = false;  // a gradient that leaves earlier delays nobody
+      for (ScheduledSlot& slot : order) slot.whole = false;  // a gradient that leaves earlier delays no slot
     }
     CHECK(player_.play(now_), "a policy's table can be played");
     length_ = player_.makespan();

@@ -1,4 +1,4 @@
-// What a TimedGraph that is run online (OnlineGraph) knows beforehand, and what a Timing of it says was decided.
+// Online runs of a TimedGraph (OnlineGraph): the policies' knowledge, their calls, and the decisions in a Timing.
 #pragma once
 
 #include <optional>
@@ -10,31 +10,31 @@
 
 namespace nlsplit::inline sim {
 
-// Sets OnlineSlot::remaining: the longest way from the slot's start to the end of the run, along everything that must
-// wait for something, without contention and with all receives posted.
+// Sets OnlineSlot::remaining: the length of the critical path from the slot's start to the end of the run, without
+// contention and with all receives posted.
 void find_remaining(TimedGraph& graph);
 
-// What an executor needs to be asked the same questions.
+// The Online that an executor needs to call the policy with the same knowledge.
 Online online_of(const TimedGraph& graph, const Program& program);
 
 // [device]: the slots of its order that compute, in the order in which they ran. Of a Timing that simulated `graph`.
 std::vector<std::vector<int>> decisions_of(const TimedGraph& graph, const Timing& timing, size_t devices);
 
-// Who has the turn on each device, for a clock that drives the rest (sim/runner.h).
+// The next slot of each device, by its policy; used by Runner (sim/runner.h).
 class Turns {
  public:
   explicit Turns(const TimedGraph& graph);
 
   bool begins_slot(uint32_t block) const { return slot_of(block).first == block; }
-  void ready(uint32_t block, double now);  // all that the slot of this first block waits for is there
-  void block_ended(uint32_t block);        // with the last one its device is free
+  void ready(uint32_t block, double now);  // all inputs of the slot of this first block are there
+  void block_ended(uint32_t block);        // after the slot's last block its device is free
 
-  // When all of this moment is known: the first block of a slot that is to start now; none: nobody else has a turn. Its
-  // place among its device's slots goes to `turn`.
+  // After all events of this time: the first block of a slot to start now; none: no slot starts. Sets `turn` to the
+  // slot's place among its device's slots.
   std::optional<uint32_t> next(double now, double& turn);
   bool may_have_next() const { return !ask_.empty(); }
 
-  // Nothing is under way any more, and there are slots that did not run.
+  // The error if nothing is in progress although some slots have not run.
   Error stuck() const;
 
  private:

@@ -77,7 +77,7 @@ class FairFlows final : public SharedFlows {
   std::vector<Lane> lanes_;
   std::vector<Flow> flows_;
   std::vector<double> ends_;            // [flow]; never: it is none, or over
-  std::vector<uint32_t> free_, ended_;  // flows: numbers that can be used again; over, and nobody was told
+  std::vector<uint32_t> free_, ended_;  // flows: numbers that can be used again; ended, but not yet reported
   std::vector<uint32_t> changed_;       // lanes, in the order in which SimGrid comes upon them
   std::vector<uint32_t> open_, given_;  // while rates are worked out: lanes and flows
   std::array<std::optional<Ring>, 2> alarms_;

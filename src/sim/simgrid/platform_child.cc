@@ -79,7 +79,7 @@ class RouteProbe {
     hosts_[a]->route_to(hosts_[b], route, &latency);
     if (route.empty() && a != b)
       return invalid_input(fmt::format("no links are on the route from host '{}' to host '{}'", names_[a], names_[b]));
-    // SimGrid's own answer for a host that has none: figures nobody gave.
+    // SimGrid's default for a host without such a link: figures that are not in the file.
     if (a == b && route.size() == 1 && route[0]->get_name() == "__loopback__") return ok_status();
     for (const sg::Link* link : route) {
       const auto [at, added] = numbers_.try_emplace(link, static_cast<uint32_t>(numbers_.size()));

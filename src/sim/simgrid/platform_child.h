@@ -8,9 +8,9 @@
 
 namespace nlsplit::inline sim {
 
-// Where the child is, in memory it shares with its parent: what died is then told.
+// The child's progress, in memory that it shares with its parent, for the message if it dies.
 struct ProbeStage {
-  int from = -1, to = -1;  // hosts asked for, between which a route is being looked up; -1: still reading
+  int from = -1, to = -1;  // the hosts between which a route is being looked up; -1: still reading
 };
 
 // The answer as bytes: names of hosts, or links and routes (platform_answer.h). `hosts` empty: all names. `loops`: also

@@ -94,8 +94,8 @@ void SharedClock::after_steps() {
   go_on_without();
 }
 
-// A card takes messages when all steps of a moment are done, or who asked first would depend on whether a flow
-// ends before an alarm of the same time. The next time a double can hold comes after all of this one.
+// A card takes messages after all steps of one time, so that their order does not depend on whether a flow or an alarm
+// of that time comes first. The next larger double comes after all steps of this time.
 void SharedClock::admit_after_this_moment() {
   if (admission_is_set_) return;
   admission_is_set_ = true;

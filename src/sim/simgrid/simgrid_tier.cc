@@ -173,8 +173,8 @@ Result<Timing> collect(const Job& job) {
   return timing;
 }
 
-// How many of the processes still run, once fewer than `width` do. More if nobody can tell: then the first is waited
-// for.
+// Waits until fewer than `width` processes run, and returns their number. Returns more on an error: the caller then
+// waits for the first.
 size_t await_fewer(const std::deque<Job>& jobs, size_t width) {
   while (true) {
     std::vector<pollfd> ends;
@@ -202,7 +202,7 @@ std::optional<Timing> time_here(const Simulation& simulation) {
   return timing;
 }
 
-// Simulations as they come: those that need SimGrid in children, which go on while others are asked for. Taken in
+// Runs simulations as they come; those that need SimGrid run in children meanwhile. `take` gets the timings in
 // order.
 class InOrder {
  public:
@@ -211,7 +211,7 @@ class InOrder {
   InOrder& operator=(const InOrder&) = delete;
   ~InOrder() {
     go_on_ = false;
-    while (!running_.empty()) collect_first();  // nobody is left behind
+    while (!running_.empty()) collect_first();  // so that no child is left
   }
 
   bool goes_on() const { return go_on_ && !trouble_; }
@@ -293,7 +293,7 @@ class SimGridTier final : public Tier {
 
   Status simulate_each(size_t count, const std::function<Simulation(size_t)>& simulation,
                        const std::function<bool(size_t, Timing)>& take) const override {
-    const size_t at_once = 4 * core_count();  // are asked for; twice as many wait to be taken
+    const size_t at_once = 4 * core_count();  // simulations that are started; up to twice as many wait for `take`
     InOrder in_order(count, take);
     for (size_t begin = 0; begin < count && in_order.goes_on(); begin += at_once) {
       std::vector<Simulation> simulations;

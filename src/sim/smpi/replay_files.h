@@ -1,4 +1,4 @@
-// A Program with its durations as files that SimGrid's SMPI replays: a second opinion by somebody else's simulator.
+// A Program with its durations as files that SimGrid's SMPI replays: a second opinion by an independent simulator.
 // Time-independent traces: Desprez, Markomanolis, Quinson, Suter, "Assessing the performance of MPI applications
 // through time-independent trace replay", ICPP workshops 2011.
 //
