@@ -256,8 +256,8 @@ struct Ranking {
   std::string no_error_bars;             // why not, if they were asked for
   std::vector<size_t> order;  // into judged, as the user wants to see them: as they are, or by p95 if `robust`
   bool robust = false;
-  int noise_runs = 0;  // that each plan's `noisy` is of; 0: not asked for, or interrupted
-  size_t keep = 0;     // how many of them the user wants to see
+  int noise_runs = 0;                  // that each plan's `noisy` is of; 0: not asked for, or interrupted
+  size_t keep = 0;                     // how many of them the user wants to see
   const Tier* tier = &simgrid_tier();  // that judged
   size_t considered = 0;               // lowered and timed by the fast tier; what ranking/pruning.h leaves out is not
   size_t untimed = 0;   // that might be among the best, but lowering so large a model so often takes too long
