@@ -73,7 +73,7 @@ Status CommonClock::refresh(Transport& transport, const Waiting& waiting) {
   return again == "y" ? synchronize(transport, waiting) : ok_status();
 }
 
-// One rank after the other asks rank 0. Where the clock is the same only the round trip is of interest.
+// Each rank in turn measures against rank 0. On the same machine only the round trip matters.
 Status CommonClock::synchronize(Transport& transport, const Waiting& waiting) {
   if (transport.rank() != 0) {
     RETURN_IF_ERROR(ask(transport, waiting));

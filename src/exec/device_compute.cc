@@ -43,7 +43,7 @@ void DeviceRun::State::work() {
 // All computes, slot by slot.
 void DeviceRun::State::compute() {
   double nominal = 0;                    // when the computation before ended, as emulated
-  transport.liveness().computing(true);  // a device may hang as soon as it is asked for something
+  transport.liveness().computing(true);  // a device may hang in any call
   if (const Status status = backend.begin(); !status.ok()) return give_up(status.error());
   transport.liveness().computing(false);
   size_t k = 0;
@@ -126,7 +126,7 @@ bool DeviceRun::State::run_some(std::span<const uint32_t> some, size_t k, bool e
     give_up(status.error());
     return false;
   }
-  // Whoever is asked what comes next is asked by the device's clock.
+  // The policy gets the time of the device's clock.
   if (!options.clock.empty()) nominal = keep_time(i, nominal, awaited || ends_slot);
   transport.liveness().computing(false);  // a GPU may; but the next one may wait for a message, and that can hang
   std::ranges::copy(some, ran.begin() + static_cast<std::ptrdiff_t>(k));

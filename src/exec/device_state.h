@@ -49,7 +49,7 @@ struct DeviceRun::State : DeviceIndex {
   std::vector<double> there;    // emulated compute: when the last of what a compute waited for ended; under `mutex`
   std::vector<int> slot_waits;  // under `mutex`
   std::optional<DeviceTurns> turns;  // under `mutex`
-  bool asked_again = false;          // under `mutex`: a slot has become ready since the policy was asked
+  bool asked_again = false;          // under `mutex`: a slot has become ready since the policy was called
   std::vector<uint32_t> ran;         // computes, in the order in which they ran: `computed` of them can be read
   std::vector<int> decided;          // slots, in the same; the worker alone
   std::vector<Step> steps;           // given to the backend; the worker alone
@@ -62,7 +62,7 @@ struct DeviceRun::State : DeviceIndex {
 
   mutable std::mutex mutex;
   std::condition_variable condition;                                 // a compute's inputs have come, or go, or stop
-  bool calibrating = false, go = false, stop = false, quit = false;  // what the worker is asked for
+  bool calibrating = false, go = false, stop = false, quit = false;  // requests to the worker
   std::atomic<bool> stopping{false};                                 // `stop`, for who holds no lock
   std::optional<Error> broken;                                       // why the backend does not go on; under `mutex`
   std::atomic<bool> is_broken{false};

@@ -11,7 +11,7 @@
 namespace nlsplit::inline exec {
 namespace {
 
-// How often a copy to or from a GPU is asked whether it is done: in so long PCIe 4 moves half a megabyte.
+// How often a copy to or from a GPU is polled: PCIe 4 moves about 0.5 MB in this time.
 constexpr std::chrono::microseconds copy_look(20);
 
 }  // namespace
@@ -135,7 +135,7 @@ Result<bool> DeviceRun::State::turn(size_t& seen) {
   for (const uint32_t done = computed.load(std::memory_order_acquire); seen < done; ++seen) {
     const uint32_t i = ran[seen];
     end(i);
-    progress = progress || left == 0 || is_awaited(i);  // somebody waited for it
+    progress = progress || left == 0 || is_awaited(i);  // an instance waited for it
   }
   while (!ready.empty()) {
     const uint32_t i = ready.back();
@@ -144,7 +144,7 @@ Result<bool> DeviceRun::State::turn(size_t& seen) {
     progress = true;
   }
   for (Fifo& fifo : fifos) {
-    while (!fifo.in_flight.empty()) {  // messages of a FIFO end in order: only the first is asked
+    while (!fifo.in_flight.empty()) {  // messages of a FIFO end in order: only the first is polled
       const uint32_t i = fifo.in_flight.front().instance;
       ASSIGN_OR_RETURN(const bool ended, has_ended(fifo.in_flight.front()));
       if (!ended) break;

@@ -186,7 +186,7 @@ Status place_weights(const Program& program, const Job& job, const PlaceContent&
   const int me = transport.rank();
   const bool own = has_contents(program.devices[static_cast<size_t>(me)], job);
   ASSIGN_OR_RETURN(const std::vector<std::string> owns, gather(transport, own ? "y" : "n", waiting));
-  Status mine;  // the others wait for what comes next: an error is told afterwards
+  Status mine;  // the other ranks wait for the next message: an error is sent afterwards
   const auto keep = [&mine](const Status& status) {
     if (!status.ok() && mine.ok()) mine = status;
   };

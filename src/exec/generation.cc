@@ -250,7 +250,7 @@ GenerationBatch::Slots GenerationBatch::of_micro_batch(int micro_batch) const {
   return {m * each, (m + 1) * each};
 }
 
-// [sample]: whose it is. With caches in pages those that run, and the samples after them are nobody's.
+// [sample]: its slot. With caches in pages the slots that run; the samples after them have none.
 std::vector<size_t> GenerationBatch::slots_of(int micro_batch) const {
   if (form_.page > 0) return placed_;
   const auto [begin, end] = of_micro_batch(micro_batch);
@@ -319,7 +319,7 @@ void GenerationBatch::write(const BatchStep& step, int micro_batch, const Sessio
     lengths[i] = does.begin + row;
     last[i] = does.tokens - 1;
     if (table == 0) continue;
-    // What lies behind the sequence's pages is read for nobody, but must be numbers: its own first page.
+    // Positions after the sequence's pages are read but not used; they must be finite: its own first page.
     counts[i] = std::min(row, std::ssize(does.pages) * form_.page - does.begin);
     for (size_t p = 0; p < table; ++p) pages[i * table + p] = does.pages[p < does.pages.size() ? p : 0];
   }

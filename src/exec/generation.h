@@ -114,7 +114,7 @@ class GenerationBatch {
   BatchStep ran_;
   int program_ = -1;            // that ran
   std::vector<size_t> placed_;  // of caches in pages: [sample]: the slot that ran there
-  int warm_ = 0;                // Programs that have run for nobody
+  int warm_ = 0;                // Programs that have been warmed up
 
   Slots of_micro_batch(int micro_batch) const;
   std::vector<size_t> slots_of(int micro_batch) const;
@@ -136,7 +136,7 @@ struct GenerationHooks {
 struct GeneratedSequence {
   std::vector<int32_t> tokens;  // behind the prompt
   std::vector<double> at_s;     // when each was there, since the prompts were
-  bool ended = false;           // with its last token; or nobody asked for it
+  bool ended = false;           // with its last token; or there is no such sequence
 };
 
 // When the last of several sequences had its first token; 0: none has one.

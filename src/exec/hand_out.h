@@ -24,13 +24,13 @@ struct Task {
   uint64_t fingerprint = 0;          // of the whole
   Dependencies dependencies = {};    // of the whole, or of the part's device
   std::vector<double> clock = {};    // of this rank's device: DeviceRunOptions::clock
-  double longest_computation_s = 0;  // that this device is expected to have; 0: nobody knows
+  double longest_computation_s = 0;  // that this device is expected to have; 0: not known
 
   const Program& program() const { return whole != nullptr ? *whole : *part; }
 };
 
 // All ranks call it; `whole` is null on all but rank 0. Errors, the same on all ranks: too many or too few ranks, a
-// Program that verify rejects or that nobody can run, a job that does not fit, ranks with other options.
+// Program that verify rejects or that cannot be run, a job that does not fit, ranks with different options.
 Result<Task> hand_out(const Program* whole, const Job& job, Transport& transport, const RunOptions& options,
                       const Waiting& waiting);
 

@@ -37,8 +37,8 @@ class Liveness {
     if (phase_ != phase) phase_ = phase;
   }
 
-  // Asked for the instruction that waits for `peer`, or for anybody if it is -1. It is called on other threads until
-  // the next explain() returns; nullptr: the phase is all there is to say.
+  // Sets a function that returns the instruction that waits for `peer`, or for any rank if it is -1. It is called on
+  // other threads until the next explain() returns; nullptr: only the phase is reported.
   void explain(std::function<std::string(int peer)> explanation) {
     const std::lock_guard lock(mutex_);
     explanation_ = std::move(explanation);

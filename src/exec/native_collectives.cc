@@ -37,7 +37,7 @@ Status join_native_groups(const Program& program, Transport& transport, const Wa
     }
   }
   RETURN_IF_ERROR(agree(transport, accepted, waiting));
-  // In one order everywhere: so nobody waits for a member that waits in another group.
+  // In the same order on all ranks: so no member waits for one that waits in another group.
   if (!groups.empty()) transport.collectives()->join(std::vector<std::vector<int>>(groups.begin(), groups.end()));
   return ok_status();
 }

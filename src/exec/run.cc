@@ -131,7 +131,7 @@ double mean_loss(const Program& program, const DeviceProgram& device, std::byte*
   return is_training(program) && count > 0 ? sum / count : std::numeric_limits<double>::quiet_NaN();
 }
 
-// What a rank tells of a repeat.
+// A rank's record of a repeat.
 struct RepeatFigures {
   double makespan = 0, calibration = 0;
   double loss = 0;  // not a number: none here
@@ -313,7 +313,7 @@ Result<std::optional<Online>> shared_online(const Program& program, const std::o
   return std::optional<Online>(std::move(*online));
 }
 
-// Whom this device asks.
+// The policy of this device.
 Result<OnlineDevice> online_device(const Program& program, const Dependencies& bound, Online& online, size_t rank,
                                    const RunOptions& options) {
   OnlineDevice device;

@@ -52,7 +52,7 @@ struct Job {
   std::vector<NamedTensor> inputs;               // by the names of the Program's input buffers
   Clocks clocks = {};                            // program/saved.h
   std::optional<Online> online = {};             // none: every device in the order of the Program
-  std::vector<double> predicted_compute_s = {};  // by device, in an execution: for deadlines; empty: nobody knows
+  std::vector<double> predicted_compute_s = {};  // by device, in an execution: for deadlines; empty: not known
   ChecksumLookup checksums = {};                 // of the contents when they were saved; none: as rank 0 has them now
   // Of a session, borrowed: what these states hold first, instead of their contents.
   std::span<const StateTensor> states = {};

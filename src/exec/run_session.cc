@@ -220,7 +220,7 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
     const auto found = by_name.find(name);
     return found == by_name.end() ? nullptr : found->second;
   };
-  Status looked;  // at the buffers that rank 0 asks for
+  Status looked;  // of reading the buffers that rank 0 requests
   state.bytes = [&](std::string_view name, int instance) -> std::span<const std::byte> {
     const Buffer* const buffer = find_buffer(name);
     if (buffer == nullptr || instance >= buffer->instances || !looked.ok()) return {};

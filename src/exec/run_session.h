@@ -44,7 +44,7 @@ struct SessionState {
   std::function<void()> still_here;
 };
 
-// What rank 0 chooses. A choice with a refill tells `refill` when a micro-batch may be given its inputs of the next
+// Rank 0's choice. A choice with a refill calls `refill` when a micro-batch may be given its inputs of the next
 // execution, which is number `execution` of the choice (from 1); its outputs of the one before may be read then if the
 // choice says `answered`. Called by any thread of the device, one at a time; what waits for the inputs waits for it.
 struct Chosen : Choice {

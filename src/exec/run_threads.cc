@@ -25,7 +25,7 @@ Result<T> on_threads(size_t devices, Bytes eager_limit, const Whole& whole, cons
   results[0].emplace(one(&whole, job, world->endpoint(0)));
   for (std::thread& thread : threads) thread.join();
   if (results[0]->ok()) return std::move(**results[0]);
-  // What happened first, whoever saw it.
+  // The first failure of any rank.
   return world->failure().value_or(results[0]->error());
 }
 

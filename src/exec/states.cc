@@ -105,7 +105,7 @@ Status place_states(const Program& joined, std::span<const StateTensor> states, 
                     Transport& transport, const Waiting& waiting) {
   const Result<ByName> given = transport.rank() == 0 ? by_name(joined, states) : ByName{};
   RETURN_IF_ERROR(agree(transport, given.ok() ? ok_status() : Status(given.error()), waiting));
-  Status mine;  // the others wait for what comes next: an error is told afterwards
+  Status mine;  // the other ranks wait for the next message: an error is sent afterwards
   for (int rank = 0; rank < transport.size(); ++rank) {
     if (transport.rank() != 0 && transport.rank() != rank) continue;
     const DeviceProgram& device = joined.devices[static_cast<size_t>(rank)];

@@ -79,7 +79,7 @@ struct ThreadWorld::Shared {
     return inbox.channels[source];
   }
 
-  // With the channel locked, so that nobody copies after fail() has returned.
+  // With the channel locked, so that no thread copies after fail() has returned.
   void deliver(std::span<const std::byte> data, std::span<std::byte> room, Flag* sender, Flag* receiver) {
     if (failed) return;
     if (data.size() != room.size()) {
@@ -170,7 +170,7 @@ class ThreadWorld::Endpoint : public Transport {
       return state;
     }
     if (!shared_.failed) return State::pending;
-    shared_.fail();  // whoever noticed: after this, nobody touches our bytes any more
+    shared_.fail();  // after this no other thread touches this rank's bytes
     return State::failed;
   }
 

@@ -68,7 +68,7 @@ class WorkWatch {
   WorkWatch(const WorkWatch&) = delete;
   WorkWatch& operator=(const WorkWatch&) = delete;
 
-  // Computations have a deadline as long as this lives; once it has gone nobody asks `computations` any more.
+  // Computations have a deadline as long as this lives; after its end `computations` is not called any more.
   class Watched {
    public:
     Watched(WorkWatch& watch, Computations computations);
@@ -79,10 +79,10 @@ class WorkWatch {
    private:
     WorkWatch& watch_;
   };
-  // on_overdue has been told: whoever still can, ends.
+  // on_overdue has been called: all threads that can must end.
   bool overdue() const { return overdue_.load(std::memory_order_acquire); }
 
-  // How long all of a device's computations in an execution take, if anybody knows, and who says so; 0: nobody knows.
+  // The time of all of a device's computations in an execution, and its source for messages; 0: not known.
   void expect(double known_s, std::string_view who);
 
  private:

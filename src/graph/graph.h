@@ -101,7 +101,7 @@ inline constexpr size_t most_axes = 64;
 Status check_type(const TensorType& type);
 
 // Attributes of a node, sorted by name. After import every attribute the operator's semantics need is present
-// (graph/operators/operators.def lists them), so nobody downstream knows a default or an opset.
+// (graph/operators/operators.def lists them), so no later code needs defaults or opsets.
 using AttrValue = std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>>;
 struct Attr {
   std::string name;

@@ -92,14 +92,14 @@ DType stored_type_of(FileWeights weights, GgmlType type, const Shape& shape);
 ContentId add_stored(WeightStore& store, const StoredTensor& tensor);
 ContentId add_as_stored(WeightStore& store, const StoredTensor& tensor);  // the same, its bytes
 
-// Which tensors of a file the graph has asked for, and the first thing that was wrong with one of them.
+// The tensors of a file that the graph has requested, and the first problem with one of them.
 class AskedTensors {
  public:
   // Whether the file's tensor has the shape that `by` asks for; `there`: its shape, nullptr if there is none.
   bool ask(std::string_view name, const Shape* there, const Shape& wanted, std::string_view by);
 
-  // What was wrong; or the first of the file's tensors that nobody asked for, as it belongs to a network that computes
-  // something else.
+  // The first problem; or the first of the file's tensors that was not requested, since it belongs to a network that
+  // computes something else.
   Status problem(std::string_view file, std::string_view architecture, std::span<const std::string_view> tensors) const;
 
  private:

@@ -213,7 +213,7 @@ class ArenaPlanner {
   std::vector<int64_t> sizes_;    // rounded up
   std::vector<double> areas_;     // bytes times moments
   std::vector<int64_t> offsets_;  // of the try under way; -1: not placed yet
-  std::vector<bool> high_;        // of the try under way: who goes to the top of its gap; empty: nobody
+  std::vector<bool> high_;        // of the current try: buffers that go to the top of their gap; empty: none
   int64_t bound_;
   bool listed_ = false;
   std::vector<size_t> neighbour_begin_;  // neighbours_[neighbour_begin_[i] … neighbour_begin_[i + 1]): of i

@@ -99,11 +99,11 @@ struct Workers::State {
     s.busy.store(static_cast<int>(s.threads.size()), std::memory_order_relaxed);
     s.begin_round();
     // What the others read lies in the caller's frame; what this thread spills while it computes lies in frames below.
-    // They must not share cache lines, or each spill would take a line away from everybody.
+    // They must not share cache lines, or each spill would take a line away from all workers.
     alignas(line_bytes) std::byte gap[2 * line_bytes];
     asm volatile("" : : "r"(gap) : "memory");
     body(context, 0);
-    // The others are at their last pieces. Where they share cores with somebody, let them have this one.
+    // The other workers are at their last pieces. If they share cores with other threads, they may use this core.
     for (int i = 0; s.busy.load(std::memory_order_acquire) > 0; ++i) {
       i < spins_before_sleep ? rest_a_moment() : std::this_thread::yield();
     }

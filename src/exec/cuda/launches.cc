@@ -171,7 +171,7 @@ Result<std::vector<GpuTime>> Launches::finish() {
   return std::exchange(times_, {});
 }
 
-// Of what is done. An untimed graph's first computation has all of its time: nobody knows the others'.
+// Of finished work. An untimed graph's first computation has all of the graph's time: the others' times are not known.
 Status Launches::read_first() {
   const Begun& first = begun_.front();
   const std::vector<Event*>& moments = first.has_moments ? first.captured->moments : first.events;

@@ -35,7 +35,7 @@ Mailbox::~Mailbox() {
   alive_->here = false;
 }
 
-// Frames are put without the lock: whoever writes them may call back at once.
+// Frames are put without the lock: put() may call back at once.
 Transport::Request Mailbox::send(int peer, int tag, std::span<const std::byte> data) {
   const Transport::Request request = new_request();
   if (data.size() <= eager_bytes) {
@@ -166,7 +166,7 @@ Status Mailbox::clear(int peer, uint64_t message) {
   return ok_status();
 }
 
-// A peer's frames come one after the other, so nobody else writes into this room.
+// A peer's frames come one after the other, so no other thread writes into this buffer.
 Status Mailbox::add_piece(int peer, const FrameHeader& header, Parts parts) {
   const size_t bytes = size_of(parts);
   Receiving* into = nullptr;

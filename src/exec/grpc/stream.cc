@@ -99,7 +99,7 @@ class StreamOf : public FrameStream, public Reactor {
     this->StartRead(&read_);
   }
 
-  // gRPC has no more business with this. It goes when nobody else has it.
+  // gRPC does not use this any more. It is deleted with its last reference.
   void end(const std::string& why) {
     const std::shared_ptr<void> self = std::move(self_);
     close(false);
@@ -130,7 +130,7 @@ class StreamOf : public FrameStream, public Reactor {
 
   // Nothing is put any more. What was, is written first, or dropped.
   void close(bool write_all) {
-    std::deque<grpc::ByteBuffer> dropped;  // tells who lent the bytes, without the lock
+    std::deque<grpc::ByteBuffer> dropped;  // releases borrowed bytes, without the lock
     std::string refused;
     {
       const std::lock_guard lock(mutex_);
@@ -150,7 +150,7 @@ class StreamOf : public FrameStream, public Reactor {
   void write_next() {
     std::string refused;
     bool writes = false;
-    written_.Clear();  // who lent its bytes is told now
+    written_.Clear();  // releases its borrowed bytes
     {
       const std::lock_guard lock(mutex_);
       std::deque<grpc::ByteBuffer>& from = !lines_.empty() ? lines_ : !others_.empty() ? others_ : pieces_;

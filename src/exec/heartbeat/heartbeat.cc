@@ -18,7 +18,7 @@ constexpr double courtesy_share = 0.1, turn_share = 0.01;
 constexpr int turns = 10;
 constexpr double asleep_share = 0.3;  // this process itself did nothing for so long: it cannot blame others
 constexpr int beats_per_limit = 10;
-// A rank that ends because it was told to breaks its connections, too: what others were told must have time to arrive.
+// A rank that was asked to end breaks its connections too, so messages to others must have time to arrive first.
 constexpr double settling_s = 0.1, settling_share = 0.1;
 constexpr size_t longest_text = 4000;
 
@@ -84,7 +84,7 @@ void Heartbeat::tell_all(const std::string& line) {
 
 std::vector<PeerLine> Heartbeat::take_lines() { return std::exchange(lines_, {}); }
 
-// Time in which this process did not run is nobody's silence.
+// Time in which this process did not run does not count as silence of other ranks.
 void Heartbeat::advance(Moment now) {
   const Duration gap = now - std::exchange(last_, now);
   if (gap <= asleep_) return;

@@ -37,7 +37,7 @@ struct Ending {
 // What this rank does.
 struct OwnActivity {
   std::function<double()> idle_s;
-  // "computes", "works on …", "waits in …"; what waits for `peer`, or for anybody if it is -1.
+  // "computes", "works on …", "waits in …"; the instruction that waits for `peer`, or for any rank if it is -1.
   std::function<std::string(int peer)> doing;
 };
 

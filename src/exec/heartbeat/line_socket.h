@@ -26,7 +26,7 @@ struct Listener {
   uint16_t port = 0;
 };
 Listener listen_anywhere();
-Socket accept_now(const Socket& listener);  // not open: nobody waits, or `errno` says why
+Socket accept_now(const Socket& listener);  // not open: no connection waits, or `errno` says why
 
 // Of this machine's interfaces that are up, loopback first. `networks`: only of these, if there are any of them and
 // apart from loopback: "eth0,10.0.0.0/24".

@@ -149,7 +149,7 @@ void Start::received(int connection, std::string_view line, Moment now) {
   }
   const int rank = find_call(connection);
   if (rank < 0) return;
-  if (line != "hello " + own().token) {  // somebody else has that address and port
+  if (line != "hello " + own().token) {  // another program has that address and port
     close(connection);
     return call_failed(rank, true, now);
   }

@@ -1,5 +1,5 @@
-// What this process' TCP connections have carried: the only sign that a long message over a slow link moves, since MPI
-// tells no one before it is complete.
+// Bytes that this process' TCP connections have carried: the only sign that a long message over a slow link moves. MPI
+// reports only complete messages.
 #pragma once
 
 #include <cstdint>

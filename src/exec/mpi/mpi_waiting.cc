@@ -11,7 +11,7 @@
 namespace nlsplit::inline exec {
 namespace {
 
-// Between looks, while nothing tells when to look.
+// The interval of polling, if no socket announces messages.
 constexpr std::chrono::microseconds shortest_sleep(50), longest_sleep(500);
 // Between looks, while sockets tell: only in case they missed something.
 constexpr std::chrono::microseconds shortest_watch(1000), longest_watch(16000);

@@ -30,7 +30,7 @@ class SocketWaiter {
 
   Woken sleep(std::chrono::microseconds longest);
   void wake() const;  // any thread; one that comes before sleep() is not lost
-  // Whether a socket had news since the last sleep. What is told here ends the next sleep at once.
+  // Whether a socket had new data since the last sleep. If so, the next sleep ends at once.
   bool has_news();
 
  private:
@@ -38,7 +38,7 @@ class SocketWaiter {
 
   int epoll_, event_;
   int sockets_ = 0;
-  bool news_ = false;  // told by has_news(): MPI may not have read all of it
+  bool news_ = false;  // reported by has_news(): MPI may not have read all of it
 };
 
 }  // namespace nlsplit::inline exec

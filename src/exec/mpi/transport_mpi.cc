@@ -41,7 +41,7 @@ constexpr double grace_share = 0.1;  // of the heartbeat's limit, for last words
 constexpr double never_s = 1e8;      // some years
 double turn_of(int rank) { return turn_share * std::min(rank, turns); }
 
-// The interfaces or networks Open MPI was told to send messages over, "eth0,10.0.0.0/24"; empty: any. A heartbeat over
+// The interfaces or networks that Open MPI uses for messages, "eth0,10.0.0.0/24"; empty: any. A heartbeat over
 // another one would not notice when these are cut.
 std::string data_network() {
   int provided = 0, index = 0, count = 0;

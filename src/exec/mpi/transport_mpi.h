@@ -18,8 +18,8 @@ namespace nlsplit::inline exec {
 // does not answer.
 Result<std::unique_ptr<Transport>> start_mpi(TransportOptions options);
 
-// What mpirun, or srun with one of its PMIs, told this process before MPI starts: its rank, and which one it is on its
-// host; 0 without them.
+// This process' rank before MPI starts, and its number among the ranks of its host, from mpirun, or from srun with one
+// of its PMIs; 0 without them.
 LaunchedAs launched_by_mpi();
 
 }  // namespace nlsplit::inline exec

@@ -20,7 +20,7 @@ std::vector<int> gpu_ranks(const Program& program) {
   return ranks;
 }
 
-// What each rank tells all others. Of a rank without a GPU: zeros.
+// Each rank's message to all others. Zeros from a rank without a GPU.
 struct NcclFacts {
   int32_t version = 0;
   int32_t machine = 0;  // the lowest rank on it

@@ -18,7 +18,7 @@ using nccl::Outcome;
 constexpr Transport::Request own_bit = Transport::Request{1} << 31;
 // Of a Program, and free on the other transport: the Program's messages with this peer go over NCCL.
 constexpr int pairing_tag = 0;
-// How often NCCL is asked whether it is done while nothing else happens; as a copy to a GPU is.
+// How often NCCL is polled while nothing else happens; the same as copies to a GPU.
 constexpr std::chrono::microseconds nccl_look(20);
 constexpr std::chrono::milliseconds connect_look(1);
 
@@ -59,7 +59,7 @@ Status NcclTransport::outcome_of(Outcome outcome, const char* what) const {
   return own ? failed(text) : lost(text);
 }
 
-// Until the communicator has ended what it was asked for.
+// Waits until the communicator's operations have ended.
 Status NcclTransport::settle(const char* what, const Waiting& waiting) {
   const Clock::time_point begin = Clock::now();
   for (;;) {

@@ -9,7 +9,7 @@
 
 namespace nlsplit::inline exec {
 
-std::span<const TransportKind> all_transports();             // the first is what is taken if nobody says anything
+std::span<const TransportKind> all_transports();             // the first is the default
 std::string about_transports();                              // for --help
 const TransportKind* find_transport(std::string_view name);  // nullptr: there is none of this name
 

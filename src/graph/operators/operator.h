@@ -23,9 +23,9 @@ class Backward;  // graph/differentiate/backward.h
 // The gradients of an operator's inputs: the rule that makes their nodes, or why there is none.
 enum class NoGradient : uint8_t {
   flat,         // results jump or stay as they are when an input changes a little: rounding, comparisons, indices, bits
-  of_a_step,    // a training step's own, which nobody differentiates again: gradients, updates
-  of_a_cache,   // of what generation keeps from one token to the next: nobody trains through it
-  of_a_choice,  // of experts that rows choose: there is no rule yet
+  of_a_step,    // of a training step: gradients and updates, which are not differentiated again
+  of_a_cache,   // of the caches of text generation, which are not trained through
+  of_a_choice,  // of the rows' choice of experts: there is no rule yet
 };
 struct Gradient {
   using Rule = void (*)(Backward& b);
@@ -105,7 +105,7 @@ struct Operator {
   // output too, with each sample's value independent of the other samples? Inputs not in `batched` are the same for all
   // samples.
   bool (*keeps_batch)(Types inputs, uint64_t batched, const Attrs& attrs);
-  SplitRule split;  // piece.h; no_split: every axis is mixed, or nobody looked
+  SplitRule split;  // piece.h; no_split: every axis is mixed, or no rule was written
   Gradient gradient;
   uint32_t traits;
   ProductRule product = nullptr;          // nullptr: it is none

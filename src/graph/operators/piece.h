@@ -1,7 +1,7 @@
 // Which part of its inputs a part of an operator's result needs, and with which attributes the same operator then
 // computes exactly that part. One rule serves every way of splitting, because it looks backwards: rows 10 to 20 of a
 // 3x3 convolution need rows 9 to 21 of the image (clipped at its edges, where padding stays), channels 0 to 32 need all
-// of the image and the filters 0 to 32. Whoever wants a piece asks partition/split_rules.h.
+// of the image and the filters 0 to 32. partition/split_rules.h makes pieces of nodes.
 #pragma once
 
 #include <cstdint>

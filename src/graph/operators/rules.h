@@ -96,7 +96,7 @@ bool along_another_axis(const TensorType& type, const Attrs& attrs);
 
 // Input 0 has samples, the others are parameters.
 inline bool keeps_first(Types, uint64_t batched, const Attrs&) { return batched == 1; }
-inline bool keeps_none(Types, uint64_t, const Attrs&) { return false; }  // it mixes samples, or nobody has looked
+inline bool keeps_none(Types, uint64_t, const Attrs&) { return false; }  // it mixes samples, or no rule was written
 // Every input has samples.
 inline bool keeps_pairs(Types in, uint64_t batched, const Attrs&) { return batched == all_of(in); }
 bool keeps_broadcast(Types inputs, uint64_t batched, const Attrs& attrs);

@@ -20,7 +20,7 @@ bool adds_a_bias(const Graph& graph, const Node& node) {
          (!biased || (attr_float(node.attrs, "beta") == 1 && graph.value(node.inputs[2]).type.shape == channels));
 }
 
-// The node in front of a BatchNormalization that can take it in: nobody else reads it, and all parameters are
+// The node before a BatchNormalization that it can be folded into: it has no other reader, and all parameters are
 // constants.
 Node* foldable(Graph& graph, const Node& norm, const std::vector<int>& uses) {
   const Value& input = graph.value(norm.inputs[0]);

@@ -1,4 +1,4 @@
-// What passes ask that recognize an operator in its parts, upwards from where it ends.
+// Matches the parts of an operator, from its result upwards: for the passes that recognize operators.
 //
 //   const Pattern pattern(graph, weights);
 //   const Node* root = pattern.made_for_one(node.inputs[1], Op::Sqrt);     // nullptr: it is something else

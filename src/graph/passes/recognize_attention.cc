@@ -331,7 +331,7 @@ class Rewriting {
   const WeightStore& weights_;
   Graph out_;
   std::vector<Nodes> instead_;  // [node before]
-  std::vector<bool> part_;      // likewise: it goes if nobody reads it any more
+  std::vector<bool> part_;      // likewise: it is removed if it has no reader any more
   std::unordered_map<std::string, bool> causal_;
   std::unordered_set<std::string> names_;  // of nodes
 };

@@ -1,4 +1,4 @@
-// What passes share: who reads a value, and putting a graph in order after nodes were taken out.
+// Shared code of the passes: the readers of a value, and renumbering a graph after nodes were removed.
 #pragma once
 
 #include <string>
@@ -22,10 +22,10 @@ std::string unused_name(const Graph& graph, const std::string& wanted);
 // A weight more; its name is `wanted` if that is free.
 ValueId add_weight(Graph& graph, const std::string& wanted, TensorType type, ContentId content);
 
-// Everybody who read `from` reads `to`.
+// All readers of `from` read `to` instead.
 void redirect(Graph& graph, ValueId from, ValueId to);
 
-// Without the nodes marked in `removed` and without values nobody makes or reads; ids are given anew in the order of
+// Without the nodes marked in `removed` and without values that are not made or not read; new ids are in the order of
 // the text form: inputs, then for each node the weights it is the first to read, then its outputs.
 Graph compacted(Graph graph, const std::vector<bool>& removed);
 

@@ -9,7 +9,7 @@ namespace {
 
 const std::vector<int64_t>& perm_of(const Node& transpose) { return attr_ints(transpose.attrs, "perm"); }
 
-// The Transpose that makes it, which nobody else reads.
+// The Transpose that makes it, which has no other reader.
 const Node* transposed(const Graph& graph, ValueId value, const std::vector<int>& uses) {
   const Value& made = graph.value(value);
   if (made.kind != ValueKind::node || uses[value.index()] != 1) return nullptr;
