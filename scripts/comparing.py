@@ -36,6 +36,14 @@ def script(name):
     return module
 
 
+def count(text):
+    """An argparse type: a whole number from 1."""
+    value = int(text)
+    if value < 1:
+        raise ValueError  # argparse says which option and text
+    return value
+
+
 def pin_to(*cores):
     """For a child's preexec_fn."""
     return lambda: os.sched_setaffinity(0, cores)
