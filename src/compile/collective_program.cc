@@ -6,24 +6,9 @@
 
 #include "compile/collectives.h"
 #include "compile/lowering.h"
+#include "program/append_buffer.h"
 
 namespace nlsplit::inline compiler {
-namespace {
-
-BufferId add_vector(DeviceProgram& device, const std::string& name, BufferKind kind, int64_t elements) {
-  Buffer buffer;
-  buffer.name = name;
-  buffer.type = {DType::f32, {elements}};
-  buffer.kind = kind;
-  buffer.bytes = size_of(buffer.type);
-  buffer.offset = device.arena.value();
-  device.arena = bytes(buffer.offset + buffer.stride());
-  device.buffers.push_back(std::move(buffer));
-  return BufferId(device.buffers.size() - 1);
-}
-
-}  // namespace
-
 Program collective_program(Collective collective, std::span<const DeviceId> members, const Cluster& cluster,
                            bool native) {
   Program program;
@@ -43,15 +28,15 @@ Program collective_program(Collective collective, std::span<const DeviceId> memb
   for (size_t m = 0; m < members.size(); ++m) {
     DeviceProgram& out = program.devices[m];
     CollectivePlaces places;
-    const BufferId value = add_vector(out, "value_" + out.name, BufferKind::state, elements);
+    const BufferId value = append_buffer(out, "value_" + out.name, {DType::f32, {elements}}, BufferKind::state);
     places.value = places.result = {value, 0, elements};
     if (collective.kind == CollectiveKind::all_to_all) {
       const int64_t shares = collective.elements[m] * static_cast<int64_t>(members.size());
-      places.result = {add_vector(out, "result_" + out.name, BufferKind::state, shares), 0, shares};
+      places.result = {append_buffer(out, "result_" + out.name, {DType::f32, {shares}}, BufferKind::state), 0, shares};
     }
     const int member = static_cast<int>(m);
     if (const int64_t received = received_elements(of_members[m], member); received > 0)
-      places.received = add_vector(out, "received", BufferKind::comm, received);
+      places.received = append_buffer(out, "received", {DType::f32, {received}}, BufferKind::comm);
     Segment& segment = out.segments.emplace_back();
     segment.name = "step0";
     segment.phase = Phase::step;

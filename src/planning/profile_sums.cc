@@ -5,6 +5,7 @@
 #include <array>
 
 #include "base/units.h"
+#include "program/append_buffer.h"
 #include "program/data_movement.h"
 
 namespace nlsplit::inline planning {
@@ -12,18 +13,6 @@ namespace {
 
 constexpr int64_t least_elements = 1 << 8, most_elements = 1 << 20, growth = 4;
 constexpr std::array<int64_t, 4> operand_counts = {2, 3, 4, 8};
-
-BufferId add_vector(DeviceProgram& device, const std::string& name, BufferKind kind, const TensorType& type) {
-  Buffer buffer;
-  buffer.name = name;
-  buffer.type = type;
-  buffer.kind = kind;
-  buffer.bytes = size_of(buffer.type);
-  buffer.offset = device.arena.value();
-  device.arena = bytes(buffer.offset + buffer.stride());
-  device.buffers.push_back(std::move(buffer));
-  return BufferId(device.buffers.size() - 1);
-}
 
 Instr labelled_cast(Program& program, const DeviceProgram& device, const Operand& from, const Operand& to) {
   Instr instr = cast_instr(program, device, from, to);
@@ -44,11 +33,11 @@ Program sums_program(const std::string& model, const Device& device, const std::
   out.level = device.level;
   out.cores = device.cores;
   const BufferId terms =
-      add_vector(out, "terms", BufferKind::input, {DType::f32, {operand_counts.back() * most_elements}});
-  const BufferId sum = add_vector(out, "sum", BufferKind::output, {DType::f32, {most_elements}});
+      append_buffer(out, "terms", {DType::f32, {operand_counts.back() * most_elements}}, BufferKind::input);
+  const BufferId sum = append_buffer(out, "sum", {DType::f32, {most_elements}}, BufferKind::output);
   const bool converts = messages != DType::f32;
   const BufferId message =
-      converts ? add_vector(out, "message", BufferKind::scratch, {messages, {most_elements}}) : BufferId();
+      converts ? append_buffer(out, "message", {messages, {most_elements}}, BufferKind::scratch) : BufferId();
   out.memory = out.arena;
   Segment& segment = out.segments.emplace_back();
   segment.name = "F0";

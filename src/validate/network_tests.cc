@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_number.h"
+#include "program/append_buffer.h"
 
 namespace nlsplit::inline validation {
 namespace {
@@ -32,19 +33,6 @@ std::vector<int64_t> sizes_for(Bytes eager_limit, int64_t largest) {
 
 // Small messages are quick and vary most.
 int repeats_of(int64_t size) { return size <= 65536 ? 30 : 4; }
-
-// A buffer of floats behind the others of its device.
-Buffer made(DeviceProgram& device, const std::string& name, int64_t floats, BufferKind kind, int instances) {
-  Buffer buffer;
-  buffer.name = name;
-  buffer.type = {DType::f32, {floats}};
-  buffer.kind = kind;
-  buffer.bytes = bytes(floats * float_bytes);
-  buffer.instances = instances;
-  buffer.offset = device.arena.value();
-  device.arena = device.arena + bytes(buffer.stride() * instances);
-  return buffer;
-}
 
 Instr send_instr(BufferId buffer, int64_t floats, int peer, int tag) {
   Instr instr;
@@ -84,8 +72,8 @@ void set_level(DeviceProgram& device, Level level) {
 }
 
 void add_computation_buffers(DeviceProgram& device) {
-  device.buffers.push_back(made(device, "x", computation_floats, BufferKind::state, 1));  // zeros at first
-  device.buffers.push_back(made(device, "y", computation_floats, BufferKind::scratch, 1));
+  append_buffer(device, "x", {DType::f32, {computation_floats}}, BufferKind::state);  // zeros at first
+  append_buffer(device, "y", {DType::f32, {computation_floats}}, BufferKind::scratch);
 }
 
 Instr unary(Program& program, Level level, Op op, BufferId from, BufferId to, int64_t count) {
@@ -145,7 +133,7 @@ PingPong ping_pong(const std::string& a, const std::string& b, const PingPongOpt
     device.host = is_ping ? a : b;
     if (level) set_level(device, *level);
     for (const char* name : {"out", "in"})
-      device.buffers.push_back(made(device, name, sizes.back() / float_bytes, BufferKind::comm, 1));
+      append_buffer(device, name, {DType::f32, {sizes.back() / float_bytes}}, BufferKind::comm);
     add_computation_buffers(device);
     device.memory = device.arena;
     for (const int64_t size : sizes)
@@ -179,7 +167,7 @@ Program busy_pair(const std::string& a, const std::string& b, Level level_a, Lev
     device.name = sends ? "sender" : "receiver";
     device.host = sends ? a : b;
     set_level(device, sends ? level_a : level_b);
-    device.buffers.push_back(made(device, "message", floats, BufferKind::comm, 2));
+    append_buffer(device, "message", {DType::f32, {floats}}, BufferKind::comm, 2);
     add_computation_buffers(device);
     device.memory = device.arena;
     Segment segment;
@@ -226,7 +214,7 @@ Program crossing(const std::string& a, const std::string& b, int64_t message_byt
     DeviceProgram device;
     device.name = first ? "here" : "there";
     device.host = first ? a : b;
-    for (const char* name : {"out", "in"}) device.buffers.push_back(made(device, name, floats, BufferKind::comm, 1));
+    for (const char* name : {"out", "in"}) append_buffer(device, name, {DType::f32, {floats}}, BufferKind::comm);
     device.memory = device.arena;
     Segment segment;
     segment.name = "exchange";
@@ -255,8 +243,8 @@ Program clear_to_send_pair(const std::string& a, const std::string& b, Level lev
     device.name = here ? "here" : "there";
     device.host = here ? a : b;
     set_level(device, here ? level_a : level_b);
-    device.buffers.push_back(made(device, "message", floats, BufferKind::comm, 1));
-    device.buffers.push_back(made(device, "bulk", bulk_floats, BufferKind::comm, 1));
+    append_buffer(device, "message", {DType::f32, {floats}}, BufferKind::comm);
+    append_buffer(device, "bulk", {DType::f32, {bulk_floats}}, BufferKind::comm);
     add_computation_buffers(device);
     device.memory = device.arena;
     Segment segment;
