@@ -80,11 +80,14 @@ struct MessageCost {
 // sender, receiver: seconds that each byte takes from the computing of the sending and the receiving device, the `O` of
 // LogGOPS (Hoefler, Schneider, Lumsdaine, HPDC 2010). slowed: while both ends compute, a message above the eager limit
 // takes 1 + slowed times as long; while one end does, 1 + slowed / 2. busy: seconds that its handshake takes longer if
-// both ends compute, since the threads that move messages wake up on cores that compute.
+// both ends compute, since the threads that move messages wake up on cores that compute. held, handover: the sender is
+// done with such a message, and its memory is free, when MPI and the socket have the rest of the message. They hold
+// what the link carries in `held` seconds. Copying a byte beyond the eager limit to them takes `handover` seconds.
 struct Overheads {
   double sender = 0, receiver = 0;
   double slowed = 0;
   double busy = 0;
+  double held = 0, handover = 0;
   friend bool operator==(const Overheads&, const Overheads&) = default;
 };
 

@@ -27,17 +27,24 @@ json to_json(const Overheads& overheads) {
   return {{"sender_s_per_byte", overheads.sender},
           {"receiver_s_per_byte", overheads.receiver},
           {"slowed", overheads.slowed},
-          {"busy_s", overheads.busy}};
+          {"busy_s", overheads.busy},
+          {"held_s", overheads.held},
+          {"handover_s_per_byte", overheads.handover}};
 }
 
 Overheads overheads_of(const json& value) {
-  return {value.at("sender_s_per_byte").get<double>(), value.at("receiver_s_per_byte").get<double>(),
-          value.at("slowed").get<double>(), value.value("busy_s", 0.0)};
+  return {value.at("sender_s_per_byte").get<double>(),
+          value.at("receiver_s_per_byte").get<double>(),
+          value.at("slowed").get<double>(),
+          value.value("busy_s", 0.0),
+          value.value("held_s", 0.0),
+          value.value("handover_s_per_byte", 0.0)};
 }
 
 // Of what a file says; JSON has no numbers that are not finite.
 bool possible(const Overheads& overheads) {
-  return overheads.sender >= 0 && overheads.receiver >= 0 && overheads.slowed >= 0 && overheads.busy >= 0;
+  return overheads.sender >= 0 && overheads.receiver >= 0 && overheads.slowed >= 0 && overheads.busy >= 0 &&
+         overheads.held >= 0 && overheads.handover >= 0;
 }
 
 bool possible(const MessageCost& cost) { return cost.latency.value() >= 0 && cost.bandwidth.value() > 0; }

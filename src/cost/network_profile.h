@@ -28,9 +28,9 @@ struct NetworkProfile {
 
 // JSON {"format": "nlsplit-network", "version": 4, "machine": …, "transport": …, "eager_limit_bytes": …, "routes":
 // [{"from", "to", "eager": {"latency_s", "bytes_per_s"}, "rendezvous": {…}, "overheads": {"sender_s_per_byte",
-// "receiver_s_per_byte", "slowed", "busy_s"}, "largest_error", "crossing_bytes_per_s", "clear_to_send_delay_s"}]}.
-// Errors: not JSON, another format or version, missing or impossible figures, a route twice; each names the file and
-// entry.
+// "receiver_s_per_byte", "slowed", "busy_s", "held_s", "handover_s_per_byte"}, "largest_error", "crossing_bytes_per_s",
+// "clear_to_send_delay_s"}]}. Errors: not JSON, another format or version, missing or impossible figures, a route
+// twice; each names the file and entry.
 Result<NetworkProfile> read_network_profile(const std::string& path);
 Status write_network_profile(const std::string& path, const NetworkProfile& profile);
 

@@ -27,11 +27,11 @@ Result<NetworkTests> make_network_tests(const std::string& nlsim, const std::str
 }
 
 // Once more with what was there already, if something disturbed it.
-Result<RouteFit> play(const LaunchArguments& arguments, const std::string& set, const PingPongTest& test,
-                      Bytes eager_limit) {
+Result<MeasuredMessages> play(const LaunchArguments& arguments, const std::string& set, const PingPongTest& test,
+                              Bytes eager_limit) {
   constexpr int attempts = 3;
   const std::string trace = set + "/" + test.folder + ".json";
-  std::vector<RouteSample> samples;
+  std::vector<RouteSample> samples, sends;
   for (int attempt = 1;; ++attempt) {
     ASSIGN_OR_RETURN(const ChildEnd end, launch(arguments, set + "/" + test.folder, {test.a, test.b},
                                                 {"--trace", trace, "--repeats", "3"}));
@@ -39,10 +39,12 @@ Result<RouteFit> play(const LaunchArguments& arguments, const std::string& set, 
     ASSIGN_OR_RETURN(const std::string text, read_file(trace));
     ASSIGN_OR_RETURN(const std::vector<RouteSample> more, samples_of(test, text, trace));
     samples.insert(samples.end(), more.begin(), more.end());
+    ASSIGN_OR_RETURN(const std::vector<RouteSample> more_sends, sends_of(text, trace));
+    sends.insert(sends.end(), more_sends.begin(), more_sends.end());
     auto fit = fit_route(samples, eager_limit);
-    if (fit) return fit;
+    if (fit) return MeasuredMessages{*fit, fit_sender(sends, *fit, eager_limit)};
     fit.error().message = fmt::format("messages between {} and {}: {}", test.a, test.b, fit.error().message);
-    if (attempt == attempts || interrupted()) return fit;
+    if (attempt == attempts || interrupted()) return std::move(fit.error());
   }
 }
 
@@ -78,7 +80,7 @@ Result<BusyFigures> measure_overheads(const LaunchArguments& arguments, const st
   const auto per_byte = [&](const std::vector<double>& differences) {
     return differences.empty() ? 0 : std::max(0.0, quantile(differences, 0.5)) / static_cast<double>(pair.bytes);
   };
-  return BusyFigures{{per_byte(taken[0]), per_byte(taken[1])},
+  return BusyFigures{per_byte(taken[0]), per_byte(taken[1]),
                      computations_s.empty() ? 0 : std::ranges::min(computations_s)};
 }
 

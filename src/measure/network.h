@@ -15,9 +15,13 @@ namespace nlsplit::inline measure {
 Result<NetworkTests> make_network_tests(const std::string& nlsim, const std::string& scenario,
                                         const std::string& folder, Bytes eager_limit);
 
+struct MeasuredMessages {
+  RouteFit fit;
+  SenderFit sender;
+};
 // Runs it, up to three times if the runs are disturbed.
-Result<RouteFit> play(const LaunchArguments& arguments, const std::string& set, const PingPongTest& test,
-                      Bytes eager_limit);
+Result<MeasuredMessages> play(const LaunchArguments& arguments, const std::string& set, const PingPongTest& test,
+                              Bytes eager_limit);
 
 // Seconds a repeat, median over them.
 struct Played {
@@ -28,10 +32,10 @@ struct Played {
 Result<Played> run_saved(const LaunchArguments& arguments, const std::string& folder,
                          const std::vector<std::string>& hosts, int repeats);
 
-// The time that messages take from the computing of both ends: the median of differences between interleaved halves
-// with and without messages. Does not set `slowed`.
+// The time that a byte takes from the computing of both ends (Overheads): the median of differences between interleaved
+// halves with and without messages.
 struct BusyFigures {
-  Overheads overheads;
+  double sender = 0, receiver = 0;
   double computation_s = 0;  // of one of the pair's computations, on the faster device
 };
 Result<BusyFigures> measure_overheads(const LaunchArguments& arguments, const std::string& set, const BusyPair& pair);

@@ -8,7 +8,7 @@
 
 namespace nlsplit::inline sim {
 
-enum class Step : uint8_t { block_done, handshake_done, flow_done, arrived };
+enum class Step : uint8_t { block_done, handshake_done, released, flow_done, arrived };
 
 struct TimedStep {
   double time = 0;

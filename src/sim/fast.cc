@@ -14,6 +14,7 @@ namespace {
 void sweep(const TimedGraph& graph, const ScaledLinks& links, Timing& timing) {
   const size_t count = graph.activities.size();
   for (auto* times : {&timing.posted, &timing.start, &timing.moves, &timing.sent, &timing.finish}) times->resize(count);
+  // Nothing is queued here, so nothing is released before it is sent.
   const std::array<const double*, 4> time_of = {timing.posted.data(), timing.start.data(), timing.sent.data(),
                                                 timing.finish.data()};
   static_assert(static_cast<int>(Event::posted) == 0 && static_cast<int>(Event::ready) == 1 &&

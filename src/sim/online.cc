@@ -9,7 +9,7 @@ namespace nlsplit::inline sim {
 namespace {
 
 // Seconds from each event of an activity to the end.
-using AfterEvents = std::array<double, 4>;
+using AfterEvents = std::array<double, event_count>;
 
 double& after(AfterEvents& events, Event event) { return events[static_cast<size_t>(event)]; }
 
@@ -19,7 +19,8 @@ double from_gate(const Activity& activity, Gate gate, AfterEvents events) {
   const double handshake = activity.eager ? 0 : activity.handshake;
   const double moved = handshake + activity.duration;
   const double way =
-      std::max(moved + after(events, Event::sent), moved + activity.latency + after(events, Event::delivered));
+      std::max({handshake + activity.until_released() + after(events, Event::released),
+                moved + after(events, Event::sent), moved + activity.latency + after(events, Event::delivered)});
   if (gate == Gate::start) return std::max(after(events, Event::ready), way);
   // An eager message may be there already when its recv is posted.
   return std::max(after(events, Event::posted), activity.eager ? after(events, Event::delivered) : way);

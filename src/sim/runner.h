@@ -41,7 +41,7 @@ class Runner {
       turns_.emplace(graph);
     }
     life_.resize(count);
-    sleepers_.reset(4 * count, 2 * count);
+    sleepers_.reset(event_count * count, 2 * count);
     edge_.resize(2 * count);
     for (size_t i = 0; i < count; ++i) edge_[2 * i] = edge_[2 * i + 1] = graph.edge_begin[i];
     computing_.assign(graph.host_of_device.size(), {});
@@ -72,6 +72,9 @@ class Runner {
         break;
       case Step::handshake_done:
         handshake_done(i, now);
+        break;
+      case Step::released:
+        release(i);
         break;
       case Step::flow_done:
         flow_done(i, now);
@@ -120,7 +123,8 @@ class Runner {
   }
 
   struct Life {
-    std::array<bool, 4> happened{};  // [event]
+    std::array<bool, event_count> happened{};
+    double ready = 0;  // transfer
     bool arrived = false;
     bool ends_seen = false;    // whether they computed when its handshake was to end
     bool delayed = false;      // by computing at its ends, or its answer
@@ -181,7 +185,7 @@ class Runner {
     for (uint32_t& e = edge_[gate]; e < graph_.edge_begin[i + 1]; ++e) {
       const TimedEdge& edge = graph_.edges[e];
       if (gate_of(i, edge.what) != gate || has(edge.from, edge.when)) continue;
-      return sleepers_.sleep(gate, 4 * size_t{edge.from} + static_cast<size_t>(edge.when));
+      return sleepers_.sleep(gate, event_count * edge.from + static_cast<size_t>(edge.when));
     }
     open_.push_back(gate);
   }
@@ -190,7 +194,7 @@ class Runner {
   void fire(uint32_t i, Event event) {
     life_[i].happened[static_cast<size_t>(event)] = true;
     const size_t before = open_.size();
-    sleepers_.wake(4 * size_t{i} + static_cast<size_t>(event), [this](uint32_t gate) { look(gate); });
+    sleepers_.wake(event_count * i + static_cast<size_t>(event), [this](uint32_t gate) { look(gate); });
     if (open_.size() > before + 1) std::ranges::sort(open_.begin() + static_cast<std::ptrdiff_t>(before), open_.end());
   }
 
@@ -282,6 +286,7 @@ class Runner {
   }
 
   void ready(uint32_t i, double now) {
+    life_[i].ready = now;
     timing_.start[i] = asked(i, now);
     fire(i, Event::ready);
     if (graph_.activities[i].eager) {
@@ -303,14 +308,15 @@ class Runner {
       const Activity& from = graph_.activities[edge.from];
       const bool is_before =
           edge.when == Event::sent && from.is_transfer && from.device == transfer.device && from.peer == transfer.peer;
-      const double met = time_of(timing_, edge.from, edge.when);
-      last = std::max(last, is_before ? std::max(timing_.moves[edge.from], met - from.queued) : met);
+      const double met = time_of(graph_, timing_, edge.from, edge.when);
+      last = std::max(last,
+                      is_before ? std::max(timing_.moves[edge.from] + from.least_handover(), met - from.queued) : met);
     }
     return std::min(last, now);
   }
 
   void shake_hands(uint32_t i, double now) {
-    const double handshake = graph_.activities[i].handshake + clear_to_send_delay(i, now);
+    const double handshake = graph_.activities[i].handshake + clear_to_send_delay(i);
     if (graph_.clear_to_send_waits) {
       timing_.moves[i] = now + handshake;  // at the earliest
       if (graph_.activities[i].duration > 0) on_way_[way_of(i)].push_back(i);
@@ -339,7 +345,7 @@ class Runner {
 
   // How long what moves from the receiver of message i to its sender keeps the receiver's answer back. What is answered
   // itself after i was asked for moves after that answer, and is late: its own answer comes behind the request of i.
-  double clear_to_send_delay(uint32_t i, double now) {
+  double clear_to_send_delay(uint32_t i) {
     const Activity& transfer = graph_.activities[i];
     if (transfer.clear_to_send_delay <= 0) return 0;
     const auto found = on_way_.find(way_of(transfer.peer, transfer.device));
@@ -347,15 +353,20 @@ class Runner {
     double wait = 0;
     for (const uint32_t other : found->second) {
       const Activity& ahead = graph_.activities[other];
-      const double answered = std::max(timing_.start[other] + ahead.request, timing_.posted[other]);
-      if (!ahead.eager && answered > timing_.start[i]) {
-        life_[other].answered_late = std::max(0.0, now - timing_.moves[other]);
+      if (!ahead.eager && answered(other) > timing_.start[i]) {
+        const double waits =
+            timing_.moves[other] - ahead.handshake - std::max(life_[other].ready, timing_.posted[other]);
+        life_[other].answered_late = std::max(0.0, requested(i) - (answered(other) + waits));
         continue;
       }
-      wait += std::max(0.0, timing_.moves[other] + ahead.duration - (now + transfer.request));
+      wait += std::max(0.0, timing_.moves[other] + ahead.duration - answered(i));
     }
     return std::min(wait, transfer.clear_to_send_delay);
   }
+
+  // When the request for a message above the eager limit is at its receiver, and when that answers.
+  double requested(uint32_t i) const { return life_[i].ready + graph_.activities[i].request; }
+  double answered(uint32_t i) const { return std::max(requested(i), timing_.posted[i]); }
 
   uint64_t way_of(int from, int to) const {
     return static_cast<uint64_t>(from) * graph_.host_of_device.size() + static_cast<uint64_t>(to);
@@ -407,9 +418,16 @@ class Runner {
 
   void start_flow(uint32_t i, double now) {
     timing_.moves[i] = now;
-    if (graph_.activities[i].slowed > 0) ends_computed_[i] = ends_computed(graph_.activities[i], now);
-    if (graph_.activities[i].duration > 0) {
-      if (graph_.clear_to_send_waits && graph_.activities[i].eager) on_way_[way_of(i)].push_back(i);
+    const Activity& activity = graph_.activities[i];
+    if (activity.slowed > 0) ends_computed_[i] = ends_computed(activity, now);
+    if (activity.queued > 0 && !activity.eager) {
+      if (activity.until_released() > 0)
+        clock_.at(now + activity.until_released(), i, Step::released);
+      else
+        release(i);
+    }
+    if (activity.duration > 0) {
+      if (graph_.clear_to_send_waits && activity.eager) on_way_[way_of(i)].push_back(i);
       clock_.flow(i, now);
     } else {
       flow_done(i, now);  // nothing to move, or no distance
@@ -453,12 +471,18 @@ class Runner {
       asked_.push_back(card);
     }
     if (turns_) leave_lane(i, now);
+    release(i);
     fire(i, Event::sent);
     if (activity.latency > 0) {
       clock_.at(now + activity.latency, i, Step::arrived);
     } else {
       arrived(i, now);
     }
+  }
+
+  // Its sender's buffer is free.
+  void release(uint32_t i) {
+    if (!has(i, Event::released)) fire(i, Event::released);
   }
 
   void arrived(uint32_t i, double now) {
@@ -471,7 +495,7 @@ class Runner {
   Clock& clock_;
   size_t left_;
   std::vector<Life> life_;
-  Sleepers sleepers_;                  // gates, each on an event: 4 for each activity
+  Sleepers sleepers_;                  // gates, each on an event: event_count for each activity
   std::vector<uint32_t> edge_;         // [gate]: the edge that it looks at
   std::vector<uint32_t> open_;         // gates that opened and are not yet acted upon
   std::vector<Computing> computing_;   // by device

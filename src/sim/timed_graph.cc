@@ -234,11 +234,12 @@ class Builder {
       activity.duration = (size / cost.bandwidth).value();
       activity.latency = route.eager.latency.value();
       activity.request = (std::min(size, program_.eager_limit) / cost.bandwidth).value();
-      activity.queued = queued_between(at.device, instr.peer);
+      activity.queued = route.overheads.held;
       graph_.has_queues = graph_.has_queues || activity.queued > 0;
       if (!activity.eager) {
         activity.handshake = std::max(0.0, (cost.latency - route.eager.latency).value());
         activity.slowed = route.overheads.slowed;
+        activity.handover = route.overheads.handover * static_cast<double>((size - program_.eager_limit).value());
         activity.busy = route.overheads.busy;
         activity.clear_to_send_delay = route.clear_to_send_delay.value();
       }
@@ -270,19 +271,6 @@ class Builder {
     return index;
   }
 
-  // What MPI and the socket of `from` hold at most, in seconds: as much as an answer to a message of `to` waits for.
-  double queued_between(int from, int to) {
-    if (cluster_.routes.empty()) return 0;
-    const auto a = static_cast<size_t>(graph_.host_of_device[static_cast<size_t>(from)]);
-    const auto b = static_cast<size_t>(graph_.host_of_device[static_cast<size_t>(to)]);
-    const auto [known, is_new] = queued_.try_emplace({a, b}, 0.0);
-    if (is_new) {
-      if (const auto back = find_route(cluster_, hosts_[b], hosts_[a]))
-        known->second = back->clear_to_send_delay.value();
-    }
-    return known->second;
-  }
-
   void make_edges() {
     for (uint32_t i = 0; i < kinds_.size(); ++i) {
       for (const Edge& edge : deps_.into(i)) {
@@ -291,8 +279,13 @@ class Builder {
         const Gate what = kinds_[i] == Kind::recv ? Gate::post : Gate::start;
         Event when = Event::delivered;
         if (from == Kind::send) {
-          const bool copied = edge.kind != EdgeKind::stream && activities_[activity_of_[edge.from]].eager;
-          when = copied ? Event::ready : Event::sent;
+          const Activity& transfer = activities_[activity_of_[edge.from]];
+          if (edge.kind == EdgeKind::stream)
+            when = Event::sent;
+          else if (transfer.eager)
+            when = Event::ready;  // it was copied
+          else
+            when = transfer.queued > 0 ? Event::released : Event::sent;
         } else if (from == Kind::recv && edge.kind == EdgeKind::stream) {
           when = Event::posted;
         }
@@ -431,7 +424,6 @@ class Builder {
   std::vector<HostId> hosts_;                               // by dense number
   std::vector<DeviceId> device_ids_;                        // by device of the Program; none for endpoints
   std::vector<int> route_of_;                               // [from * hosts + to]: index into graph_.routes
-  std::map<std::pair<size_t, size_t>, double> queued_;      // by dense numbers of hosts: queued_between
   std::vector<Duration> desc_seconds_;                      // of the device at hand; negative: not looked up yet
   std::map<std::pair<int, int>, Duration> scalar_seconds_;  // of the same, by desc and row of the values
   std::vector<Kind> kinds_;                                 // by instance, as the next three

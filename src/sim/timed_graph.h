@@ -13,9 +13,12 @@
 //              it; sent = start + bytes/bandwidth (longer where others share the way);  arrives = sent + latency
 //              delivered = arrives, and not before posted;  recvs of one FIFO are posted in order
 //              the next of its FIFO can move at sent; the sender's buffer is free at ready (eager: it was copied) or
-//              sent
-//   asked      a sender is done with a message when its MPI and its socket hold the rest (`queued` at most), and asks
-//              for the next of its FIFO then: Timing::start of a transfer. That request travels behind the rest.
+//              released
+//   released   a sender is done with a message when its MPI and its socket hold the rest (`queued` at most); they take
+//              `handover` for all of it, if they have room. Its buffer is free then. Where others share the way that is
+//              when the rest would be `queued` if they did not
+//   asked      a sender that is done asks for the next of its FIFO: Timing::start of a transfer. That request travels
+//              behind the rest, so it begins to move at ready
 //   answer     the request for a larger message carries its first bytes, as many as the eager limit (Open MPI's ob1),
 //              so it is there `request` later. A handshake is longer by what has then to pass, alone, from its receiver
 //              to its sender, but at most by clear_to_send_delay: the receiver's answer waits behind it. A message the
@@ -34,6 +37,7 @@
 //              it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -49,7 +53,10 @@
 
 namespace nlsplit::inline sim {
 
-enum class Event : uint8_t { posted, ready, sent, delivered };  // of a transfer; a block has one: its end (delivered)
+// Of a transfer; a block has one: its end (delivered). Released: only where something is queued.
+enum class Event : uint8_t { posted, ready, sent, delivered, released };
+constexpr size_t event_count = 5;
+
 enum class Gate : uint8_t { start, post };  // what an edge holds up: the start, or the posting of a recv
 
 struct TimedEdge {
@@ -73,12 +80,17 @@ struct Activity {
   double request = 0;    // transfer: seconds of its duration in which bytes up to the eager limit move
   double clear_to_send_delay = 0;  // transfer: seconds more at most, for what comes the other way; 0: nothing does
   double queued = 0;               // transfer: seconds of its way that its sender's MPI and socket hold at most
+  double handover = 0;             // transfer: seconds that they take from its first byte to its last at least
   double bytes = 0;                // transfer: what its links carry, so that the narrowest alone takes `duration`
   // transfer: seconds it takes from a computation under way on the device, or on the peer, when its last byte moves
   double sender_overhead = 0, receiver_overhead = 0;
   double slowed = 0;  // transfer: seconds more for each second in which both ends compute
   double busy = 0;    // transfer: seconds its handshake takes longer if both its ends compute when that is to end
   int route = -1;     // transfer: index into TimedGraph::routes; -1: no distance (same device)
+
+  // Transfer: seconds from its first byte's move until its sender's MPI and socket hold the rest.
+  double until_released() const { return std::max(least_handover(), duration - queued); }
+  double least_handover() const { return std::min(handover, duration); }
 };
 
 // A slot whose turn on its device is not decided beforehand.
@@ -143,7 +155,7 @@ struct Timing {
   double makespan = 0;
 };
 
-inline double time_of(const Timing& timing, uint32_t activity, Event event) {
+inline double time_of(const TimedGraph& graph, const Timing& timing, uint32_t activity, Event event) {
   switch (event) {
     case Event::posted:
       return timing.posted[activity];
@@ -153,6 +165,8 @@ inline double time_of(const Timing& timing, uint32_t activity, Event event) {
       return timing.sent[activity];
     case Event::delivered:
       return timing.finish[activity];
+    case Event::released:
+      return std::min(timing.sent[activity], timing.moves[activity] + graph.activities[activity].until_released());
   }
   CHECK(false, "an event without a time");
 }

@@ -20,7 +20,7 @@ Trace to_trace(const Program& program, const Dependencies& dependencies, const T
     const Activity& activity = graph.activities[i];
     if (activity.is_transfer) {
       const uint32_t send = activity.first_instance;
-      const double done = std::max(timing.moves[i], timing.sent[i] - activity.queued);
+      const double done = std::max(timing.moves[i] + activity.least_handover(), timing.sent[i] - activity.queued);
       set(send, timing.start[i], activity.eager ? timing.start[i] : done);
       set(dependencies.match[send], timing.posted[i], timing.finish[i]);
       continue;

@@ -44,14 +44,17 @@ std::string table_of(const NetworkProfile& profile) {
                {"from computing,\nof the sender", Align::right},
                {"of the\nreceiver", Align::right},
                {"slower while\nboth compute", Align::right},
-               {"handshake\nlonger", Align::right}});
+               {"handshake\nlonger", Align::right},
+               {"held by\nthe sender", Align::right},
+               {"into its\nsocket", Align::right}});
   for (const NamedRoute& way : profile.routes) {
     table.add({fmt::format("{} > {}", way.from, way.to), to_string(way.eager.latency), to_string(way.eager.bandwidth),
                to_string(way.rendezvous.latency), to_string(way.rendezvous.bandwidth),
                way.crossing.value() > 0 ? to_string(way.crossing) : "-", to_string(way.clear_to_send_delay),
                fmt::format("{:.1f} %", way.largest_error * 100), fmt::format("{:.2f} ns/B", way.overheads.sender * 1e9),
                fmt::format("{:.2f} ns/B", way.overheads.receiver * 1e9),
-               fmt::format("{:.1f} %", way.overheads.slowed * 100), to_string(seconds(way.overheads.busy))});
+               fmt::format("{:.1f} %", way.overheads.slowed * 100), to_string(seconds(way.overheads.busy)),
+               to_string(seconds(way.overheads.held)), fmt::format("{:.2f} ns/B", way.overheads.handover * 1e9)});
   }
   return table.to_string();
 }
@@ -96,8 +99,11 @@ class Measurement {
   }
 
   Status alone(const PingPongTest& test) {
-    ASSIGN_OR_RETURN(const RouteFit fit, play(launch_, dir_, test, set_.eager_limit));
+    ASSIGN_OR_RETURN(const MeasuredMessages measured, play(launch_, dir_, test, set_.eager_limit));
+    const auto& [fit, sender] = measured;
     NamedRoute way{test.a, test.b, fit.eager, fit.rendezvous, {}, fit.largest_error, {}, {}};
+    way.overheads.held = sender.held;
+    way.overheads.handover = sender.handover;
     profile_.routes.push_back(way);
     if (test.a == test.b) return ok_status();
     std::swap(way.from, way.to);
@@ -124,7 +130,9 @@ class Measurement {
 
   Status overheads(const BusyPair& pair) {
     ASSIGN_OR_RETURN(const BusyFigures figures, measure_overheads(launch_, dir_, pair));
-    way(pair.a, pair.b).overheads = figures.overheads;
+    Overheads& overheads = way(pair.a, pair.b).overheads;
+    overheads.sender = figures.sender;
+    overheads.receiver = figures.receiver;
     computations_s_[{pair.a, pair.b}] = figures.computation_s;
     return ok_status();
   }

@@ -134,7 +134,8 @@ Status measure_overlap(const OverlapArguments& arguments) {
   ASSIGN_OR_RETURN(const std::vector<int64_t> sizes, sizes_of(arguments.messages));
   const size_t steps = (sizes.empty() ? ratios.size() : sizes.size()) + 2;
   show_progress("measuring", 0, steps);
-  ASSIGN_OR_RETURN(const RouteFit way, play(arguments.launch, dir, *test, set.eager_limit));
+  ASSIGN_OR_RETURN(const MeasuredMessages measured, play(arguments.launch, dir, *test, set.eager_limit));
+  const RouteFit& way = measured.fit;
   show_progress("measuring", 1, steps);
   ASSIGN_OR_RETURN(const SavedProgram both, load_program(dir + "/" + pair.folder));
   const DeviceProgram& sender = both.program.devices[0];

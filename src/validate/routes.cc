@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -70,6 +71,35 @@ Result<std::vector<RouteSample>> samples_of(const PingPongTest& test, const std:
   if (samples.size() != test.sizes.size())
     return failed(fmt::format("{} has {} of {} messages", file, samples.size(), test.sizes.size()));
   return samples;
+}
+
+Result<std::vector<RouteSample>> sends_of(const std::string& chrome_trace, const std::string& file) {
+  std::vector<RouteSample> sends;
+  try {
+    const json trace = json::parse(chrome_trace);
+    for (const json& event : trace.at("traceEvents")) {
+      if (event.at("ph") != "X" || event.at("cat") != "send") continue;
+      sends.push_back({event.at("args").at("bytes").get<int64_t>(), event.at("dur").get<double>() * 1e-6});
+    }
+  } catch (const json::exception& e) {
+    return invalid_input(fmt::format("{}: {}", file, e.what()));
+  }
+  return sends;
+}
+
+SenderFit fit_sender(const std::vector<RouteSample>& sends, const RouteFit& fit, Bytes eager_limit) {
+  const double handshake = std::max(0.0, (fit.rendezvous.latency - fit.eager.latency).value());
+  std::map<int64_t, std::vector<double>> by_size;
+  for (const RouteSample& send : sends)
+    if (bytes(send.bytes) > eager_limit * 2) by_size[send.bytes].push_back(send.seconds - handshake);
+  if (by_size.empty()) return {};
+  SenderFit sender{0, std::numeric_limits<double>::infinity()};
+  for (const auto& [size, times] : by_size) {
+    const double median = quantile(times, 0.5);
+    sender.held = std::max(0.0, (bytes(size) / fit.rendezvous.bandwidth).value() - median);  // the largest comes last
+    sender.handover = std::clamp(median / static_cast<double>(size - eager_limit.value()), 0.0, sender.handover);
+  }
+  return sender;
 }
 
 Result<std::vector<double>> send_times(const std::string& chrome_trace, const std::string& file) {

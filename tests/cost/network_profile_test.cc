@@ -31,7 +31,7 @@ class Network : public ::testing::Test {
                                   "b",
                                   {seconds(1e-4), bytes_per_second(1e8)},
                                   {seconds(3e-4), bytes_per_second(9e7)},
-                                  {1e-9, 2e-9, 0.05, 3e-4},
+                                  {1e-9, 2e-9, 0.05, 3e-4, 0.015, 5e-9},
                                   0.1,
                                   {},
                                   seconds(0.02)}}};
@@ -136,14 +136,14 @@ TEST_F(Network, NonsenseIsRefused) {
   const std::string head = R"({"format": "nlsplit-network", "version": 4, "machine": "m", "eager_limit_bytes": )";
   EXPECT_THAT(refusal(head + R"(-1, "ways": []})"), HasSubstr("an eager limit of -1"));
   const auto way = [](const std::string& latency, const std::string& bandwidth) {
-    return R"({"from": "a", "to": "b", "largest_error": 0, "crossing_bytes_per_s": 0, "clear_to_send_delay_s": 0.5, "overheads": {"sender_s_per_byte": 0, "receiver_s_per_byte": 0, "slowed": 0, "busy_s": 0}, "rendezvous": {"latency_s": 0, "bytes_per_s": 1}, "eager": {"latency_s": )" +
+    return R"({"from": "a", "to": "b", "largest_error": 0, "crossing_bytes_per_s": 0, "clear_to_send_delay_s": 0.5, "overheads": {"sender_s_per_byte": 0, "receiver_s_per_byte": 0, "slowed": 0, "busy_s": 0, "held_s": 0, "handover_s_per_byte": 0}, "rendezvous": {"latency_s": 0, "bytes_per_s": 1}, "eager": {"latency_s": )" +
            latency + R"(, "bytes_per_s": )" + bandwidth + "}}";
   };
   EXPECT_EQ(refusal(head + "0, \"ways\": [" + way("0", "1") + "]}"), "");
   EXPECT_THAT(refusal(head + "0, \"ways\": [" + way("-1", "1") + "]}"), HasSubstr("from 'a' to 'b': a negative time"));
   EXPECT_THAT(refusal(head + "0, \"ways\": [" + way("0", "0") + "]}"), HasSubstr("no bandwidth"));
   for (const char* key : {"largest_error", "crossing_bytes_per_s", "clear_to_send_delay_s", "sender_s_per_byte",
-                          "receiver_s_per_byte", "slowed", "busy_s"}) {
+                          "receiver_s_per_byte", "slowed", "busy_s", "held_s", "handover_s_per_byte"}) {
     std::string bad = way("0", "1");
     bad.insert(bad.find(key) + std::string_view(key).size() + 3, "-1");  // -10 or -10.5
     EXPECT_THAT(refusal(head + "0, \"ways\": [" + bad + "]}"), HasSubstr("from 'a' to 'b': a negative time")) << key;

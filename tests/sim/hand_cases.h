@@ -161,6 +161,40 @@ device B cpu host b memory 1000000
                      floats, eager_limit);
 }
 
+// A sends B 5000 floats and then 2000. B writes 4800 and sends them. A takes them when it has computed for 5.8 ms.
+inline std::string message_between_two() {
+  return R"(
+program between batch 1 micro_batches 1 eager_limit 2000
+device A cpu host a memory 1000000
+  buffer x f32[5000] input
+  buffer w f32[2000] input
+  buffer t f32[1000] scratch
+  buffer t2 f32[1000] scratch
+  buffer u f32[4800] scratch
+  buffer r f32[4800] output
+  segment F stage 0 shard 0 phase F
+    send x to B tag 0
+    send w to B tag 1
+    t2 = copy(t)
+    u = copy(r)
+    recv r from B tag 2
+  order
+    F.0
+device B cpu host b memory 1000000
+  buffer v f32[4800] input
+  buffer s f32[4800] comm
+  buffer x f32[5000] output
+  buffer w f32[2000] output
+  segment F stage 0 shard 1 phase F
+    recv x from A tag 0
+    recv w from A tag 1
+    s = copy(v)
+    send s to A tag 2
+  order
+    F.0
+)";
+}
+
 inline std::vector<HandCase> hand_cases() {
   std::vector<HandCase> cases;
   const auto add = [&](std::string name, const std::string& text, Cluster cluster, double makespan,
@@ -216,7 +250,7 @@ inline std::vector<HandCase> hand_cases() {
     const MessageCost eager{seconds(2 * ms), bytes_per_second(link_rate)},
         rendezvous{seconds(2.5 * ms), bytes_per_second(link_rate)};
     for (const auto& [from, to] : {std::pair{0, 1}, {1, 0}})
-      cluster.routes.push_back({HostId(from), HostId(to), eager, rendezvous, {}, {}, seconds(2 * ms)});
+      cluster.routes.push_back({HostId(from), HostId(to), eager, rendezvous, {.held = 2 * ms}, {}, seconds(2 * ms)});
     add("an answer waits", message_against_bulk(1000), cluster, 7.5,
         {{"B", 0, 0, 0, 0, 4.5, 6.5}, {"A", 0, 2, 0, 1, 4.5, 6.5}});
     add("an answer waits for the rest", message_against_bulk(3000), cluster, 13, {{"A", 0, 2, 0, 3, 8, 10}});
@@ -227,19 +261,33 @@ inline std::vector<HandCase> hand_cases() {
     add("an answer waits for what was answered before", message_against_bulk(1000, 3000), cluster, 7.5,
         {{"A", 0, 2, 0, 1, 4.5, 6.5}});
     // At half the rate B's own request is on its way until 1.5, so A's, of 1 ms, is answered before the rest of B's
-    // moves. And B's is answered behind A's request, 0.5 ms later than it came.
+    // moves. And the answer to B travels behind A's request, which passes until 2.5: 1 ms later than it was given.
     Cluster slower = cluster;
     for (MeasuredRoute& way : slower.routes)
       way.eager.bandwidth = way.rendezvous.bandwidth = bytes_per_second(link_rate / 2);
-    add("an answer before the rest moves", message_against_bulk(1000, 3000), slower, 11,
-        {{"A", 0, 2, 0, 1, 3.5, 5.5}, {"B", 0, 0, 0, 0, 9, 11}});
+    add("an answer before the rest moves", message_against_bulk(1000, 3000), slower, 11.5,
+        {{"A", 0, 2, 0, 1, 3.5, 5.5}, {"B", 0, 0, 0, 0, 9.5, 11.5}});
     // A quarter of the rate: A's messages, written at 1 and 2 ms, move for 4 ms each. The first moves from 1.5 to 5.5;
     // from 3.5 on its rest is queued and A asks for the second. B looks at that at 8.5, and it moves from 9 to 13.
     for (MeasuredRoute& way : slower.routes)
       way.eager.bandwidth = way.rendezvous.bandwidth = bytes_per_second(link_rate / 4);
     add("what is queued", late_receiver(0, 2), slower, 16,
         {{"A", 0, 1, 0, 1, 5.5, 7.5}, {"A", 1, 1, 8.5, 3.5, 13, 15}});
-    for (MeasuredRoute& way : cluster.routes) way.clear_to_send_delay = seconds(0);
+    // With one instance A writes the second message as soon as its socket holds the rest of the first.
+    add("a buffer whose rest is queued", late_receiver(0, 1), slower, 16,
+        {{"A", 1, 0, 0, 3.5, 4.5, 4.5}, {"A", 1, 1, 8.5, 4.5, 13, 15}});
+    // Its socket takes 3 ms for a message of 4: it holds all of the first at 4.5.
+    for (MeasuredRoute& way : slower.routes) way.overheads.handover = 3 * ms / 4000;
+    add("a socket takes its time", late_receiver(0, 1), slower, 16,
+        {{"A", 1, 0, 0, 4.5, 5.5, 5.5}, {"A", 1, 1, 8.5, 5.5, 13, 15}});
+    // The request for A's second message travels behind the rest of the first, so it is there at 5.5 + 0.5. B asked at
+    // 4.8, so A answers B when it posts its recv, at 5.8, whatever it is to send: B's message moves from 6.3 to 11.1.
+    add("a request behind the rest", message_between_two(), cluster, 13.1,
+        {{"A", 0, 1, 0, 3.5, 8, 10}, {"B", 0, 3, 5.8, 4.8, 11.1, 13.1}});
+    for (MeasuredRoute& way : cluster.routes) {
+      way.clear_to_send_delay = seconds(0);
+      way.overheads.held = 0;
+    }
     // Both compute when the first handshake is to end, at 1.5 ms: it ends at 1.875. When the second is, B alone does.
     Cluster busy = cluster;
     for (MeasuredRoute& way : busy.routes) way.overheads.busy = 0.375 * ms;

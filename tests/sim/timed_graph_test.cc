@@ -20,6 +20,8 @@ std::string_view name_of(Event event) {
       return "sent";
     case Event::delivered:
       return "delivered";
+    case Event::released:
+      return "released";
   }
   return "?";
 }

@@ -42,6 +42,29 @@ TEST(Ways, SamplesGoFromComputationToComputation) {
   EXPECT_FALSE(nlsplit::samples_of(test, "[", "t.json").ok());
 }
 
+TEST(Ways, WhenASenderIsDone) {
+  const auto send = [](int device, int64_t size, int lasts) {
+    return fmt::format(R"({{"ph": "X", "pid": {}, "cat": "send", "dur": {}, "args": {{"bytes": {}}}}})", device, lasts,
+                       size);
+  };
+  const std::string trace = fmt::format(
+      R"({{"traceEvents": [{{"ph": "M"}}, {{"ph": "X", "pid": 0, "cat": "recv", "dur": 9}}, {}, {}, {}, {}, {}]}})",
+      send(0, 1000, 5), send(0, 1004, 100), send(0, 5000, 180), send(1, 5000, 182), send(1, 9000, 900));
+  const auto sends = sends_of(trace, "t.json");
+  ASSERT_TRUE(sends.ok()) << sends.error().to_string();
+  EXPECT_EQ(sends->size(), 5u);
+  RouteFit fit;
+  fit.eager.latency = seconds(20e-6);
+  fit.rendezvous = {seconds(121e-6), bytes_per_second(1e7)};
+  const SenderFit sender = fit_sender(*sends, fit, bytes(1000));
+  EXPECT_NEAR(sender.handover, 20e-9, 1e-15) << "of 5000 bytes 4000 take 181 - 101 us; 9000 wait for the link";
+  EXPECT_NEAR(sender.held, 101e-6, 1e-12) << "9000 bytes take the link 900 us, and their sender 900 - 101";
+  const SenderFit none = fit_sender({{1000, 5e-6}, {1004, 1e-4}}, fit, bytes(1000));
+  EXPECT_EQ(none.held, 0);
+  EXPECT_EQ(none.handover, 0);
+  EXPECT_FALSE(sends_of("[", "t.json").ok());
+}
+
 std::vector<RouteSample> samples_of(const std::vector<int64_t>& sizes, double (*time)(int64_t)) {
   std::vector<RouteSample> samples;
   for (const int64_t size : sizes) {

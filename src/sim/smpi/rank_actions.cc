@@ -124,6 +124,8 @@ std::vector<double> send_times(const TimedGraph& graph, const Timing& timing) {
         return timing.sent[edge.from];
       case Event::delivered:
         return timing.finish[edge.from];
+      case Event::released:
+        return time_of(graph, timing, edge.from, edge.when);
     }
     return 0.0;
   };
