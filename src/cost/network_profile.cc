@@ -49,6 +49,34 @@ bool possible(const Overheads& overheads) {
 
 bool possible(const MessageCost& cost) { return cost.latency.value() >= 0 && cost.bandwidth.value() > 0; }
 
+std::vector<RouteEnds> ends_of(const json& list) {
+  std::vector<RouteEnds> all;
+  for (const json& ends : list) all.push_back({ends.at("from").get<std::string>(), ends.at("to").get<std::string>()});
+  return all;
+}
+
+json to_json(const std::vector<RouteEnds>& all) {
+  json list = json::array();
+  for (const RouteEnds& ends : all) list.push_back({{"from", ends.from}, {"to", ends.to}});
+  return list;
+}
+
+// Medians are of routes that were measured.
+Status check_medians(const NetworkProfile& profile) {
+  std::set<RouteEnds> measured;
+  for (const NamedRoute& route : profile.routes)
+    if (route.median_of.empty()) measured.insert({route.from, route.to});
+  for (const NamedRoute& route : profile.routes) {
+    for (const RouteEnds& ends : route.median_of) {
+      if (measured.contains(ends)) continue;
+      return invalid_input(
+          fmt::format("{}: from '{}' to '{}': the median of '{}' to '{}', which the file did not measure", profile.file,
+                      route.from, route.to, ends.from, ends.to));
+    }
+  }
+  return ok_status();
+}
+
 }  // namespace
 
 Result<NetworkProfile> read_network_profile(const std::string& path) {
@@ -77,6 +105,7 @@ Result<NetworkProfile> read_network_profile(const std::string& path) {
       route.crossing = bytes_per_second(entry.at("crossing_bytes_per_s").get<double>());
       route.clear_to_send_delay =
           seconds(entry.at(entry.contains("answer_wait_s") ? "answer_wait_s" : "clear_to_send_delay_s").get<double>());
+      if (entry.contains("median_of")) route.median_of = ends_of(entry.at("median_of"));
       const std::string name = fmt::format("{}: from '{}' to '{}'", path, route.from, route.to);
       if (!possible(route.eager) || !possible(route.rendezvous) || !possible(route.overheads) ||
           route.crossing.value() < 0 || route.clear_to_send_delay.value() < 0 || route.largest_error < 0)
@@ -87,6 +116,7 @@ Result<NetworkProfile> read_network_profile(const std::string& path) {
   } catch (const json::exception& e) {
     return invalid_input(fmt::format("{}: {}", path, e.what()));
   }
+  RETURN_IF_ERROR(check_medians(profile));
   return profile;
 }
 
@@ -101,6 +131,7 @@ Status write_network_profile(const std::string& path, const NetworkProfile& prof
                       {"largest_error", route.largest_error},
                       {"crossing_bytes_per_s", route.crossing.value()},
                       {"clear_to_send_delay_s", route.clear_to_send_delay.value()}});
+    if (!route.median_of.empty()) routes.back()["median_of"] = to_json(route.median_of);
   }
   const json file = {{"format", "nlsplit-network"},
                      {"version", 4},

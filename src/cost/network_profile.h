@@ -8,6 +8,11 @@
 
 namespace nlsplit::inline cost {
 
+struct RouteEnds {
+  std::string from, to;  // hosts
+  friend auto operator<=>(const RouteEnds&, const RouteEnds&) = default;
+};
+
 struct NamedRoute {
   std::string from, to;  // hosts
   MessageCost eager, rendezvous;
@@ -16,6 +21,9 @@ struct NamedRoute {
   // Of large messages while others come the other way: each way's. 0: not measured, there is one way only.
   BytesPerSecond crossing{};
   Seconds clear_to_send_delay = seconds(0);  // cost/cluster.h, MeasuredRoute; 0 also: not measured
+  // Not measured itself: its figures are the medians of these routes of the file, which were, and which the scenario
+  // describes alike. Empty: measured.
+  std::vector<RouteEnds> median_of = {};
 };
 
 struct NetworkProfile {
@@ -29,8 +37,9 @@ struct NetworkProfile {
 // JSON {"format": "nlsplit-network", "version": 4, "machine": …, "transport": …, "eager_limit_bytes": …, "routes":
 // [{"from", "to", "eager": {"latency_s", "bytes_per_s"}, "rendezvous": {…}, "overheads": {"sender_s_per_byte",
 // "receiver_s_per_byte", "slowed", "busy_s", "held_s", "handover_s_per_byte"}, "largest_error", "crossing_bytes_per_s",
-// "clear_to_send_delay_s"}]}. Errors: not JSON, another format or version, missing or impossible figures, a route
-// twice; each names the file and entry.
+// "clear_to_send_delay_s"}]}, and "median_of": [{"from", "to"}] where a route was not measured itself.
+// Errors: not JSON, another format or version, missing or impossible figures, a route twice, the median of a route that
+// the file did not measure; each names the file and entry.
 Result<NetworkProfile> read_network_profile(const std::string& path);
 Status write_network_profile(const std::string& path, const NetworkProfile& profile);
 

@@ -17,9 +17,9 @@
 namespace nlsplit::inline measure {
 
 Result<NetworkTests> make_network_tests(const std::string& nlsim, const std::string& scenario,
-                                        const std::string& folder, Bytes eager_limit) {
-  RETURN_IF_ERROR(run_nlsim(
-      nlsim, {"lower", scenario, "--network-set", folder, "--eager-limit", fmt::format("{}B", eager_limit.value())}));
+                                        const std::string& folder, Bytes eager_limit, const std::string& pairs) {
+  RETURN_IF_ERROR(run_nlsim(nlsim, {"lower", scenario, "--network-set", folder, "--eager-limit",
+                                    fmt::format("{}B", eager_limit.value()), "--pairs", pairs}));
   ASSIGN_OR_RETURN(const std::string text, read_file(folder + "/network.json"));
   ASSIGN_OR_RETURN(NetworkTests set, parse_network_tests(text, folder + "/network.json"));
   if (set.tests.empty()) return invalid_input(fmt::format("{}: no two devices exchange messages", scenario));

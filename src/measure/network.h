@@ -10,10 +10,10 @@
 
 namespace nlsplit::inline measure {
 
-// The tests of a scenario, saved in a new folder by nlsim (its path, or empty: beside us). Error: no two devices
-// exchange messages.
+// The tests of a scenario, saved in a new folder by nlsim (its path, or empty: beside us). pairs: nlsim's --pairs.
+// Error: no two devices exchange messages.
 Result<NetworkTests> make_network_tests(const std::string& nlsim, const std::string& scenario,
-                                        const std::string& folder, Bytes eager_limit);
+                                        const std::string& folder, Bytes eager_limit, const std::string& pairs);
 
 struct MeasuredMessages {
   RouteFit fit;

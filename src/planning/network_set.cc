@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 
 #include "base/file.h"
 #include "base/output_lock.h"
+#include "cost/pair_classes.h"
 #include "program/saved.h"
 #include "program/verify.h"
 #include "validate/network_tests.h"
@@ -48,34 +50,68 @@ class NetworkSet {
     set_.eager_limit = eager_limit;
   }
 
-  Status write() {
+  Status write(size_t most_pairs) {
     std::error_code failure;
     std::filesystem::create_directories(dir_, failure);
     if (failure) return io_error(fmt::format("cannot create {}: {}", dir_, failure.message()));
     ASSIGN_OR_RETURN(const OutputLock lock, OutputLock::of_folder(dir_));
-    std::vector<int> ends(cluster_.hosts.size(), 0);  // devices and endpoints: who may send or receive there
-    for (const Device& device : cluster_.devices) ++ends[device.host.index()];
-    for (const HostId end : {loaded_.scenario.endpoints.source, loaded_.scenario.endpoints.sink})
-      ends[end.index()] = std::max(ends[end.index()], 1);
-    for (size_t a = 0; a < ends.size(); ++a) {
-      for (size_t b = a; b < ends.size(); ++b) {
-        if (ends[a] == 0 || ends[b] == 0 || (a == b && ends[a] < 2)) continue;
-        RETURN_IF_ERROR(add_ping_pong(a, b));
-        if (a == b) continue;
-        RETURN_IF_ERROR(add_crossing(a, b));
-        for (const auto& [from, to] : {std::pair{a, b}, {b, a}}) {
-          const Device *sender = device_on(from), *receiver = device_on(to);
-          if (sender == nullptr || receiver == nullptr) continue;
-          RETURN_IF_ERROR(add_clear_to_send(*sender, *receiver));
-          // Emulated compute mostly sleeps, and its processor has time for messages.
-          if (sender->slowdown == 0 && receiver->slowdown == 0) RETURN_IF_ERROR(add_busy_pairs(*sender, *receiver));
-        }
-      }
+    const std::vector<HostPair> pairs = all_pairs();
+    ASSIGN_OR_RETURN(const std::set<HostPair> measured, choose(pairs, most_pairs));
+    for (const HostPair& pair : pairs) {
+      if (measured.contains(pair)) RETURN_IF_ERROR(add_tests(pair.a.index(), pair.b.index()));
     }
     return write_file(dir_ + "/network.json", to_json(set_));
   }
 
  private:
+  // Of hosts that may exchange messages.
+  std::vector<HostPair> all_pairs() const {
+    std::vector<int> ends(cluster_.hosts.size(), 0);  // devices and endpoints: who may send or receive there
+    for (const Device& device : cluster_.devices) ++ends[device.host.index()];
+    for (const HostId end : {loaded_.scenario.endpoints.source, loaded_.scenario.endpoints.sink})
+      ends[end.index()] = std::max(ends[end.index()], 1);
+    std::vector<HostPair> pairs;
+    for (size_t a = 0; a < ends.size(); ++a) {
+      for (size_t b = a; b < ends.size(); ++b) {
+        if (ends[a] == 0 || ends[b] == 0 || (a == b && ends[a] < 2)) continue;
+        pairs.push_back({HostId(a), HostId(b)});
+      }
+    }
+    return pairs;
+  }
+
+  // Those to measure; set_.alike gets the others.
+  Result<std::set<HostPair>> choose(const std::vector<HostPair>& pairs, size_t most_pairs) {
+    ASSIGN_OR_RETURN(const std::vector<PairClass> classes, pair_classes(cluster_, loaded_.scenario.costs, pairs));
+    const std::vector<std::vector<size_t>> chosen = spread_over_hosts(classes, most_pairs);
+    std::set<HostPair> measured;
+    for (size_t c = 0; c < classes.size(); ++c) {
+      AlikePairs alike{{}, {}, classes[c].symmetric};
+      for (size_t p = 0; p < classes[c].pairs.size(); ++p) {
+        const auto [a, b] = classes[c].pairs[p];
+        const bool is_chosen = std::ranges::binary_search(chosen[c], p);
+        (is_chosen ? alike.measured : alike.others).push_back({name(a.index()), name(b.index())});
+        if (is_chosen) measured.insert({std::min(a, b), std::max(a, b)});
+      }
+      if (!alike.others.empty()) set_.alike.push_back(std::move(alike));
+    }
+    return measured;
+  }
+
+  Status add_tests(size_t a, size_t b) {
+    RETURN_IF_ERROR(add_ping_pong(a, b));
+    if (a == b) return ok_status();
+    RETURN_IF_ERROR(add_crossing(a, b));
+    for (const auto& [from, to] : {std::pair{a, b}, {b, a}}) {
+      const Device *sender = device_on(from), *receiver = device_on(to);
+      if (sender == nullptr || receiver == nullptr) continue;
+      RETURN_IF_ERROR(add_clear_to_send(*sender, *receiver));
+      // Emulated compute mostly sleeps, and its processor has time for messages.
+      if (sender->slowdown == 0 && receiver->slowdown == 0) RETURN_IF_ERROR(add_busy_pairs(*sender, *receiver));
+    }
+    return ok_status();
+  }
+
   const std::string& name(size_t host) const { return cluster_.hosts[host].name; }
 
   const Device* device_on(size_t host) const {
@@ -194,8 +230,8 @@ class NetworkSet {
 
 }  // namespace
 
-Status write_network_set(const Loaded& loaded, const std::string& dir, Bytes eager_limit) {
-  return NetworkSet(loaded, dir, eager_limit).write();
+Status write_network_set(const Loaded& loaded, const std::string& dir, Bytes eager_limit, size_t most_pairs) {
+  return NetworkSet(loaded, dir, eager_limit).write(most_pairs);
 }
 
 }  // namespace nlsplit::inline planning

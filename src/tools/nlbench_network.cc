@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "base/file.h"
@@ -22,13 +23,14 @@
 #include "tools/nlbench_machine.h"
 #include "tools/option_values.h"
 #include "tools/terminal.h"
+#include "validate/alike_routes.h"
 #include "validate/routes.h"
 
 namespace nlsplit::inline tools {
 namespace {
 
 struct NetworkArguments {
-  std::string scenario, output, nlsim, eager_limit;
+  std::string scenario, output, nlsim, eager_limit, pairs = fmt::format("{}", usual_pairs);
   LaunchArguments launch;
 };
 
@@ -47,14 +49,27 @@ std::string table_of(const NetworkProfile& profile) {
                {"handshake\nlonger", Align::right},
                {"held by\nthe sender", Align::right},
                {"into its\nsocket", Align::right}});
-  for (const NamedRoute& way : profile.routes) {
-    table.add({fmt::format("{} > {}", way.from, way.to), to_string(way.eager.latency), to_string(way.eager.bandwidth),
-               to_string(way.rendezvous.latency), to_string(way.rendezvous.bandwidth),
-               way.crossing.value() > 0 ? to_string(way.crossing) : "-", to_string(way.clear_to_send_delay),
-               fmt::format("{:.1f} %", way.largest_error * 100), fmt::format("{:.2f} ns/B", way.overheads.sender * 1e9),
+  const auto add = [&](const std::string& between, const NamedRoute& way) {
+    table.add({between, to_string(way.eager.latency), to_string(way.eager.bandwidth), to_string(way.rendezvous.latency),
+               to_string(way.rendezvous.bandwidth), way.crossing.value() > 0 ? to_string(way.crossing) : "-",
+               to_string(way.clear_to_send_delay), fmt::format("{:.1f} %", way.largest_error * 100),
+               fmt::format("{:.2f} ns/B", way.overheads.sender * 1e9),
                fmt::format("{:.2f} ns/B", way.overheads.receiver * 1e9),
                fmt::format("{:.1f} %", way.overheads.slowed * 100), to_string(seconds(way.overheads.busy)),
                to_string(seconds(way.overheads.held)), fmt::format("{:.2f} ns/B", way.overheads.handover * 1e9)});
+  };
+  std::map<std::vector<RouteEnds>, std::vector<const NamedRoute*>> others;  // by what they are the median of
+  for (const NamedRoute& way : profile.routes) {
+    if (way.median_of.empty())
+      add(fmt::format("{} > {}", way.from, way.to), way);
+    else
+      others[way.median_of].push_back(&way);
+  }
+  for (const auto& [known, ways] : others) {
+    std::set<std::pair<std::string, std::string>> pairs;  // both directions of some are here
+    for (const NamedRoute* way : ways) pairs.insert(std::minmax(way->from, way->to));
+    const std::string count = counted(std::ssize(pairs), "more pair");
+    add(fmt::format("{} like {} > {}", count, known[0].from, known[0].to), *ways[0]);
   }
   return table.to_string();
 }
@@ -78,6 +93,7 @@ class Measurement {
     RETURN_IF_ERROR(each(set_.busy, "measuring handshakes while both ends compute", &Measurement::busy));
     RETURN_IF_ERROR(each(set_.slowed, "measuring messages while both ends compute", &Measurement::slowed));
     clear_progress();
+    if (!interrupted()) add_medians(set_.alike, profile_);
     return std::move(profile_);
   }
 
@@ -172,6 +188,12 @@ Status check_hosts(const LaunchArguments& launch, const NetworkTests& set) {
     have(test.a, test.a == test.b ? 2 : 1);
     have(test.b, 1);
   }
+  for (const AlikePairs& alike : set.alike) {  // also those that are not measured: a profile is of all
+    for (const RouteEnds& pair : alike.others) {
+      have(pair.from, pair.from == pair.to ? 2 : 1);
+      have(pair.to, 1);
+    }
+  }
   const auto ranks = ranks_on(launch, hosts);
   return ranks ? ok_status() : Status(ranks.error());
 }
@@ -181,14 +203,17 @@ Status measure_network(const NetworkArguments& arguments) {
   if (!arguments.eager_limit.empty()) {
     ASSIGN_OR_RETURN(eager_limit, size_option("--eager-limit", arguments.eager_limit));
   }
+  RETURN_IF_ERROR(pairs_option("--pairs", arguments.pairs));
   RETURN_IF_ERROR(check(arguments.launch));
   ASSIGN_OR_RETURN(const OutputLock lock, OutputLock::beside(arguments.output));
   ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::create());
   const std::string dir = folder.path() + "/set";
-  ASSIGN_OR_RETURN(const NetworkTests set, make_network_tests(arguments.nlsim, arguments.scenario, dir, eager_limit));
+  ASSIGN_OR_RETURN(const NetworkTests set,
+                   make_network_tests(arguments.nlsim, arguments.scenario, dir, eager_limit, arguments.pairs));
   RETURN_IF_ERROR(check_hosts(arguments.launch, set));
   ASSIGN_OR_RETURN(const NetworkProfile profile, Measurement(arguments.launch, set, dir).run());
   if (interrupted()) return ok_status();
+  for (const std::string& warning : warnings_of(set.alike, profile)) fmt::print(stderr, "warning: {}\n", warning);
   RETURN_IF_ERROR(write_network_profile(arguments.output, profile));
   fmt::print("{}\n{}: messages up to {} start at once, larger ones when the receiver is ready\n", table_of(profile),
              arguments.output, to_string(profile.eager_limit));
@@ -207,13 +232,22 @@ void add_network_command(CLI::App& app, int& code) {
       "keys\n"
       "Do not start it with mpirun or srun: it starts one for each pair of hosts, with ranks that wait as in a run. A "
       "profile is for one\n"
-      "transport.");
+      "transport. Pairs of hosts are alike if the scenario gives them the same links in the same order and the same "
+      "devices (costs, isa,\n"
+      "cores, slowdown): two of them are measured for all.");
   const auto a = std::make_shared<NetworkArguments>();
   command->add_option("SCENARIO", a->scenario, "The scenario")->required();
   command->add_option("-o,--output", a->output, "The measurements to write (.json)")->required();
   command->add_option("--eager-limit", a->eager_limit,
                       "Messages up to this size start without waiting for their receiver (default: that of the "
                       "transport: 65480B for Open MPI over TCP, 64KiB for gRPC)");
+  command
+      ->add_option(
+          "--pairs", a->pairs,
+          fmt::format("Of pairs that the scenario describes alike measure so many (default {}), the others get "
+                      "their median;\nall: measure every pair",
+                      usual_pairs))
+      ->type_name("COUNT|all");
   add_launch_options(*command, a->launch);
   command->add_option("--nlsim", a->nlsim, "Path of nlsim (default: beside nlbench)");
   command->callback([a, &code] {

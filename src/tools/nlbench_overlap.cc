@@ -122,7 +122,8 @@ Status measure_overlap(const OverlapArguments& arguments) {
   RETURN_IF_ERROR(check(arguments.launch));
   ASSIGN_OR_RETURN(const TemporaryFolder folder, TemporaryFolder::create());
   const std::string dir = folder.path() + "/set";
-  ASSIGN_OR_RETURN(const NetworkTests set, make_network_tests(arguments.nlsim, arguments.scenario, dir, eager_limit));
+  ASSIGN_OR_RETURN(const NetworkTests set,
+                   make_network_tests(arguments.nlsim, arguments.scenario, dir, eager_limit, "all"));
   if (set.pairs.empty()) {
     return invalid_input(
         fmt::format("{}: there are no two hosts with devices that exchange messages", arguments.scenario));

@@ -28,6 +28,7 @@
 #include "tools/option_values.h"
 #include "tools/rank_options.h"
 #include "tools/terminal.h"
+#include "validate/network_tests.h"
 
 namespace nlsplit::inline tools {
 namespace {
@@ -35,7 +36,7 @@ namespace {
 struct LowerArguments {
   std::string what, save, profile_set, isa, precision;
   ValidationSetArguments validation;
-  std::string network_set, eager_limit;
+  std::string network_set, eager_limit, pairs = fmt::format("{}", usual_pairs);
   PlanChoice choice;
   int64_t batch = 1;
   bool passes = false, session = false, train = false, kernels = false;
@@ -327,7 +328,8 @@ Status lower_command(const LowerArguments& arguments) {
   if (!arguments.network_set.empty()) {
     if (!is_scenario(arguments.what)) return invalid_input("--network-set needs a scenario: it has the hosts");
     ASSIGN_OR_RETURN(const Bytes limit, size_option("--eager-limit", arguments.eager_limit));
-    return write_network_set(loaded, arguments.network_set, limit);
+    ASSIGN_OR_RETURN(const size_t pairs, pairs_option("--pairs", arguments.pairs));
+    return write_network_set(loaded, arguments.network_set, limit, pairs);
   }
   if (!arguments.validation.dir.empty()) {
     if (!is_scenario(arguments.what)) return invalid_input("--validation-set needs a scenario: it holds many plans");
@@ -385,6 +387,27 @@ CLI::Option* add_validation_set_options(CLI::App& command, ValidationSetArgument
       ->type_name("FILE")
       ->needs(validation);
   return validation;
+}
+
+// "--network-set", which is answered, and what is of one only.
+CLI::Option* add_network_set_options(CLI::App& command, LowerArguments& arguments) {
+  CLI::Option* network = command
+                             .add_option("--network-set", arguments.network_set,
+                                         "Write the messages that `nlbench network` measures to DIR")
+                             ->type_name("DIR");
+  command
+      .add_option("--eager-limit", arguments.eager_limit,
+                  "For a network set: messages up to this size start without waiting for their receiver")
+      ->type_name("SIZE")
+      ->needs(network);
+  command
+      .add_option("--pairs", arguments.pairs,
+                  fmt::format("For a network set: so many of the pairs of hosts that the scenario describes alike, or "
+                              "all (default {})",
+                              usual_pairs))
+      ->type_name("COUNT|all")
+      ->needs(network);
+  return network;
 }
 
 }  // namespace
@@ -447,16 +470,7 @@ void add_lower_command(CLI::App& app, int& code) {
       ->type_name("DIR")
       ->excludes(save);
   CLI::Option* validation = add_validation_set_options(*command, arguments->validation, save, plan);
-  CLI::Option* network = command
-                             ->add_option("--network-set", arguments->network_set,
-                                          "Write the messages that `nlbench network` measures to DIR")
-                             ->type_name("DIR")
-                             ->excludes(save, plan, validation);
-  command
-      ->add_option("--eager-limit", arguments->eager_limit,
-                   "For a network set: messages up to this size start without waiting for their receiver")
-      ->type_name("SIZE")
-      ->needs(network);
+  add_network_set_options(*command, *arguments)->excludes(save, plan, validation);
   command->callback([arguments, &code] {
     if (const Status status = lower_command(*arguments); !status.ok()) code = report(status.error());
   });

@@ -18,13 +18,12 @@ constexpr int64_t float_bytes = 4;
 // Powers of four from 256 B on, and the two sizes on either side of the limit: that is where lines are most often
 // wrong.
 std::vector<int64_t> sizes_for(Bytes eager_limit, int64_t largest) {
-  constexpr int64_t smallest = 256;
   const int64_t limit = eager_limit.value() / float_bytes * float_bytes;
   std::vector<int64_t> sizes;
-  for (int64_t size = smallest; size <= largest; size *= 4) sizes.push_back(size);
+  for (int64_t size = smallest_message; size <= largest; size *= 4) sizes.push_back(size);
   for (const int64_t size :
        {limit / 2 / float_bytes * float_bytes, limit, limit + float_bytes, limit * 3 / 2 / float_bytes * float_bytes}) {
-    if (size >= smallest && size <= largest) sizes.push_back(size);
+    if (size >= smallest_message && size <= largest) sizes.push_back(size);
   }
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
@@ -300,10 +299,22 @@ std::vector<MessageTest> message_tests_of(const json& list) {
   return tests;
 }
 
+json to_json(const std::vector<RouteEnds>& pairs) {
+  json list = json::array();
+  for (const RouteEnds& pair : pairs) list.push_back(json::array({pair.from, pair.to}));
+  return list;
+}
+
+std::vector<RouteEnds> pairs_of(const json& list) {
+  std::vector<RouteEnds> pairs;
+  for (const json& pair : list) pairs.push_back({pair.at(0).get<std::string>(), pair.at(1).get<std::string>()});
+  return pairs;
+}
+
 }  // namespace
 
 std::string to_json(const NetworkTests& set) {
-  json tests = json::array(), pairs = json::array(), clear_to_send = json::array();
+  json tests = json::array(), pairs = json::array(), clear_to_send = json::array(), alike = json::array();
   for (const BusyPair& pair : set.pairs) {
     pairs.push_back({{"folder", pair.folder}, {"a", pair.a}, {"b", pair.b}, {"bytes", pair.bytes}});
   }
@@ -313,15 +324,20 @@ std::string to_json(const NetworkTests& set) {
   for (const PingPongTest& test : set.tests) {
     tests.push_back({{"folder", test.folder}, {"a", test.a}, {"b", test.b}, {"sizes", test.sizes}});
   }
+  for (const AlikePairs& one : set.alike) {
+    alike.push_back(
+        {{"measured", to_json(one.measured)}, {"others", to_json(one.others)}, {"symmetric", one.symmetric}});
+  }
   return json{{"format", "nlsplit-test-set"},
-              {"version", 4},
+              {"version", 5},
               {"eager_limit_bytes", set.eager_limit.value()},
               {"tests", std::move(tests)},
               {"pairs", std::move(pairs)},
               {"crossings", to_json(set.crossings)},
               {"slowed", to_json(set.slowed)},
               {"busy", to_json(set.busy)},
-              {"answers", std::move(clear_to_send)}}
+              {"answers", std::move(clear_to_send)},
+              {"alike", std::move(alike)}}
              .dump() +
          "\n";
 }
@@ -329,8 +345,8 @@ std::string to_json(const NetworkTests& set) {
 Result<NetworkTests> parse_network_tests(const std::string& text, const std::string& file) {
   try {
     const json value = json::parse(text);
-    if (value.at("format") != "nlsplit-test-set" || value.at("version") != 4)
-      return invalid_input(fmt::format("{}: not a set of tests of version 4", file));
+    if (value.at("format") != "nlsplit-test-set" || value.at("version") != 5)
+      return invalid_input(fmt::format("{}: not a set of tests of version 5", file));
     NetworkTests set;
     set.eager_limit = bytes(whole_number<int64_t>(value.at("eager_limit_bytes")));
     for (const json& entry : value.at("tests")) {
@@ -347,6 +363,10 @@ Result<NetworkTests> parse_network_tests(const std::string& text, const std::str
     for (const json& entry : value.at("answers")) {
       set.clear_to_send.push_back({entry.at("quiet").get<std::string>(), entry.at("loud").get<std::string>(),
                                    entry.at("a").get<std::string>(), entry.at("b").get<std::string>()});
+    }
+    for (const json& entry : value.at("alike")) {
+      set.alike.push_back(
+          {pairs_of(entry.at("measured")), pairs_of(entry.at("others")), entry.at("symmetric").get<bool>()});
     }
     return set;
   } catch (const json::exception& e) {

@@ -9,10 +9,13 @@
 #include <vector>
 
 #include "cost/cluster.h"
+#include "cost/network_profile.h"
 #include "program/program.h"
 #include "program/saved.h"
 
 namespace nlsplit::inline validation {
+
+inline constexpr int64_t smallest_message = 256;  // bytes, of a ping-pong
 
 // Devices "ping" on host `a` and "pong" on host `b`. Each slot is a message there and back. Both devices compute
 // between receiving and sending, as the stages of a plan do: a rank that has waited longer wakes up later.
@@ -82,6 +85,14 @@ struct ClearToSendTest {
   std::string alone, with_bulk;  // folders: without and with long messages in the other direction
   std::string a, b;
 };
+// Pairs of hosts that the scenario describes alike (cost/pair_classes.h) and of which only some are measured.
+struct AlikePairs {
+  std::vector<RouteEnds> measured, others;  // each in the direction in which it is like the others
+  bool symmetric = false;                   // both directions are alike
+};
+// Of pairs that are alike so many are measured, unless somebody says otherwise.
+inline constexpr int usual_pairs = 2;
+
 struct NetworkTests {
   Bytes eager_limit;
   std::vector<PingPongTest> tests;
@@ -90,6 +101,7 @@ struct NetworkTests {
   std::vector<MessageTest> slowed;     // large ones from a to b while both compute
   std::vector<ClearToSendTest> clear_to_send;
   std::vector<MessageTest> busy = {};  // messages barely above the eager limit from a to b while both compute
+  std::vector<AlikePairs> alike = {};
 };
 std::string to_json(const NetworkTests& set);
 Result<NetworkTests> parse_network_tests(const std::string& text, const std::string& file);

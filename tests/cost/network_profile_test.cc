@@ -1,5 +1,6 @@
 #include "cost/network_profile.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -58,6 +59,26 @@ TEST_F(Network, SurvivesItsFile) {
   EXPECT_EQ(read->routes[0].rendezvous, profile_.routes[0].rendezvous);
   EXPECT_EQ(read->routes[0].overheads, profile_.routes[0].overheads);
   EXPECT_EQ(read->routes[0].clear_to_send_delay, seconds(0.02));
+}
+
+TEST_F(Network, SaysWhatAMedianIsOf) {
+  NetworkProfile profile = profile_;
+  profile.routes.push_back(profile_.routes[0]);
+  profile.routes[1].to = "c";
+  profile.routes[1].median_of = {{"a", "b"}};
+  ASSERT_TRUE(write_network_profile(path_, profile).ok());
+  const NetworkProfile read = value_of(read_network_profile(path_));
+  ASSERT_EQ(read.routes.size(), 2u);
+  EXPECT_TRUE(read.routes[0].median_of.empty());
+  EXPECT_EQ(read.routes[1].median_of, profile.routes[1].median_of);
+  // It has to be of routes that were measured.
+  for (const RouteEnds& wrong : {RouteEnds{"a", "c"}, RouteEnds{"b", "a"}}) {
+    profile.routes[1].median_of = {{"a", "b"}, wrong};
+    ASSERT_TRUE(write_network_profile(path_, profile).ok());
+    EXPECT_EQ(read_network_profile(path_).error().message,
+              fmt::format("{}: from 'a' to 'c': the median of '{}' to '{}', which the file did not measure", path_,
+                          wrong.from, wrong.to));
+  }
 }
 
 // A GPU on `a` behind 2.5e7 B/s, which is less than the network has.
@@ -155,6 +176,9 @@ TEST_F(Network, NonsenseIsRefused) {
   EXPECT_THAT(refusal(head + "0, \"ways\": [" + beyond + "]}"), HasSubstr("number overflow"));
   EXPECT_THAT(refusal(head + "0, \"ways\": [" + way("0", "1") + "," + way("0", "1") + "]}"), HasSubstr("twice"));
   EXPECT_NE(refusal(head + "0, \"ways\": [{}]}"), "");
+  std::string median = way("0", "1");
+  median.insert(1, R"("median_of": [{"from": "a"}], )");
+  EXPECT_THAT(refusal(head + "0, \"ways\": [" + median + "]}"), HasSubstr("key 'to' not found"));
 }
 
 }  // namespace

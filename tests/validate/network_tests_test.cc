@@ -200,11 +200,16 @@ TEST(Tests, SurviveTheirFile) {
                    {},           {{"x1", "y1", "a", "b"}}};
   set.slowed.push_back({"s1", "b", "a", 600, 6});
   set.busy.push_back({"p1", "b", "a", 800, 8});
+  set.alike = {{{{"a", "b"}}, {{"c", "a"}, {"c", "b"}}, true}, {{{"a", "a"}}, {{"b", "b"}}, false}};
   const auto read = parse_network_tests(to_json(set), "set.json");
   ASSERT_TRUE(read.ok()) << read.error().to_string();
   EXPECT_EQ(to_json(*read), to_json(set));
   EXPECT_EQ(read->slowed[0].messages, 6);
   EXPECT_EQ(read->busy[0].messages, 8);
+  ASSERT_EQ(read->alike.size(), 2u);
+  EXPECT_EQ(read->alike[0].others, set.alike[0].others);
+  EXPECT_EQ(read->alike[1].measured, set.alike[1].measured);
+  EXPECT_TRUE(read->alike[0].symmetric && !read->alike[1].symmetric);
   EXPECT_FALSE(parse_network_tests("{}", "set.json").ok());
 }
 
