@@ -22,6 +22,7 @@
 #include "base/readiness.h"
 #include "sim/event_queue.h"
 #include "sim/online.h"
+#include "sim/senders.h"
 #include "sim/timed_graph.h"
 
 namespace nlsplit::inline sim {
@@ -287,32 +288,13 @@ class Runner {
 
   void ready(uint32_t i, double now) {
     life_[i].ready = now;
-    timing_.start[i] = asked(i, now);
+    timing_.start[i] = requested_at(graph_, timing_, i, now);
     fire(i, Event::ready);
     if (graph_.activities[i].eager) {
       ask_for_lane(i, now);
     } else if (has(i, Event::posted)) {
       shake_hands(i, now);
     }
-  }
-
-  // When message i, which could move now, was asked for: of the message before it in its FIFO its sender's MPI and
-  // socket held the rest then.
-  double asked(uint32_t i, double now) const {
-    const Activity& transfer = graph_.activities[i];
-    if (transfer.queued <= 0) return now;
-    double last = 0;
-    for (uint32_t e = graph_.edge_begin[i]; e < graph_.edge_begin[i + 1]; ++e) {
-      const TimedEdge& edge = graph_.edges[e];
-      if (edge.what != Gate::start) continue;
-      const Activity& from = graph_.activities[edge.from];
-      const bool is_before =
-          edge.when == Event::sent && from.is_transfer && from.device == transfer.device && from.peer == transfer.peer;
-      const double met = time_of(graph_, timing_, edge.from, edge.when);
-      last = std::max(last,
-                      is_before ? std::max(timing_.moves[edge.from] + from.least_handover(), met - from.queued) : met);
-    }
-    return std::min(last, now);
   }
 
   void shake_hands(uint32_t i, double now) {

@@ -1,5 +1,6 @@
 // Times of activities → times of instructions.
 #include "program/text.h"
+#include "sim/senders.h"
 #include "sim/timed_graph.h"
 
 namespace nlsplit::inline sim {
@@ -20,7 +21,7 @@ Trace to_trace(const Program& program, const Dependencies& dependencies, const T
     const Activity& activity = graph.activities[i];
     if (activity.is_transfer) {
       const uint32_t send = activity.first_instance;
-      const double done = std::max(timing.moves[i] + activity.least_handover(), timing.sent[i] - activity.queued);
+      const double done = sender_done(graph, timing, static_cast<uint32_t>(i));
       set(send, timing.start[i], activity.eager ? timing.start[i] : done);
       set(dependencies.match[send], timing.posted[i], timing.finish[i]);
       continue;
