@@ -14,7 +14,7 @@
 
 namespace nlsplit::inline compiler {
 
-// Two times that are closer no prediction tells apart: its median error is 1.5 % (docs/accuracy.md).
+// Two times that are closer no prediction tells apart: its median error is 1.5 % (docs/validations.md).
 inline constexpr double told_apart = 1.015;
 
 // Where members are, and what they need for a sum of so many operands of so many elements: seconds; infinity: unknown.
