@@ -30,6 +30,7 @@ Result<NetworkTests> make_network_tests(const std::string& nlsim, const std::str
 Result<MeasuredMessages> play(const LaunchArguments& arguments, const std::string& set, const PingPongTest& test,
                               Bytes eager_limit) {
   constexpr int attempts = 3;
+  constexpr double disturbed = 0.05;  // on a quiet machine lines are within 2 %
   const std::string trace = set + "/" + test.folder + ".json";
   std::vector<RouteSample> samples, sends;
   for (int attempt = 1;; ++attempt) {
@@ -42,9 +43,12 @@ Result<MeasuredMessages> play(const LaunchArguments& arguments, const std::strin
     ASSIGN_OR_RETURN(const std::vector<RouteSample> more_sends, sends_of(text, trace));
     sends.insert(sends.end(), more_sends.begin(), more_sends.end());
     auto fit = fit_route(samples, eager_limit);
-    if (fit) return MeasuredMessages{*fit, fit_sender(sends, *fit, eager_limit)};
+    const bool last = attempt == attempts || interrupted();
+    if (fit && (last || fit->largest_error <= disturbed))
+      return MeasuredMessages{*fit, fit_sender(samples, sends, *fit, eager_limit)};
+    if (fit || !last) continue;
     fit.error().message = fmt::format("messages between {} and {}: {}", test.a, test.b, fit.error().message);
-    if (attempt == attempts || interrupted()) return std::move(fit.error());
+    return std::move(fit.error());
   }
 }
 

@@ -19,7 +19,7 @@ struct MeasuredMessages {
   RouteFit fit;
   SenderFit sender;
 };
-// Runs it, up to three times if the runs are disturbed.
+// Runs it, up to three times while the lines miss the median of a size by more than 5 %; samples of all runs count.
 Result<MeasuredMessages> play(const LaunchArguments& arguments, const std::string& set, const PingPongTest& test,
                               Bytes eager_limit);
 

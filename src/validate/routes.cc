@@ -87,16 +87,20 @@ Result<std::vector<RouteSample>> sends_of(const std::string& chrome_trace, const
   return sends;
 }
 
-SenderFit fit_sender(const std::vector<RouteSample>& sends, const RouteFit& fit, Bytes eager_limit) {
+SenderFit fit_sender(const std::vector<RouteSample>& samples, const std::vector<RouteSample>& sends,
+                     const RouteFit& fit, Bytes eager_limit) {
   const double handshake = std::max(0.0, (fit.rendezvous.latency - fit.eager.latency).value());
-  std::map<int64_t, std::vector<double>> by_size;
+  std::map<int64_t, std::vector<double>> whole, by_size;
+  for (const RouteSample& sample : samples) whole[sample.bytes].push_back(sample.seconds);
   for (const RouteSample& send : sends)
     if (bytes(send.bytes) > eager_limit * 2) by_size[send.bytes].push_back(send.seconds - handshake);
   if (by_size.empty()) return {};
   SenderFit sender{0, std::numeric_limits<double>::infinity()};
   for (const auto& [size, times] : by_size) {
     const double median = quantile(times, 0.5);
-    sender.held = std::max(0.0, (bytes(size) / fit.rendezvous.bandwidth).value() - median);  // the largest comes last
+    // The largest comes last. Its own time: a line that is off by a hundredth is off by a tenth of what is held.
+    const double moving = quantile(whole[size], 0.5) - fit.rendezvous.latency.value();
+    sender.held = std::max(0.0, moving - median);
     sender.handover = std::clamp(median / static_cast<double>(size - eager_limit.value()), 0.0, sender.handover);
   }
   return sender;

@@ -32,10 +32,12 @@ Result<std::vector<RouteSample>> sends_of(const std::string& chrome_trace, const
 struct SenderFit {
   double held = 0, handover = 0;
 };
-// `held` is from the largest size: the time on the link, less the time of the send after its handshake. `handover` is
-// the least over sizes, for a byte beyond the limit: large messages wait for the link. Sizes begin at twice the limit,
-// since the request carries as many bytes as the limit.
-SenderFit fit_sender(const std::vector<RouteSample>& sends, const RouteFit& fit, Bytes eager_limit);
+// `held` is from the largest size: the message's time (`samples`) without the latency, less the time of the send after
+// its handshake. `handover` is the least over sizes, for a byte beyond the limit: large messages wait for the link.
+// Sizes begin at twice the limit, since the request carries as many bytes as the limit. Every size of `sends` has
+// samples.
+SenderFit fit_sender(const std::vector<RouteSample>& samples, const std::vector<RouteSample>& sends,
+                     const RouteFit& fit, Bytes eager_limit);
 
 // Of a clear_to_send_pair, from its trace: seconds of each message of `here`, until its last byte had left.
 Result<std::vector<double>> send_times(const std::string& chrome_trace, const std::string& file);

@@ -56,10 +56,11 @@ TEST(Ways, WhenASenderIsDone) {
   RouteFit fit;
   fit.eager.latency = seconds(20e-6);
   fit.rendezvous = {seconds(121e-6), bytes_per_second(1e7)};
-  const SenderFit sender = fit_sender(*sends, fit, bytes(1000));
+  const std::vector<RouteSample> samples = {{1000, 3e-5}, {1004, 3e-4}, {5000, 7e-4}, {9000, 1020e-6}, {9000, 1022e-6}};
+  const SenderFit sender = fit_sender(samples, *sends, fit, bytes(1000));
   EXPECT_NEAR(sender.handover, 20e-9, 1e-15) << "of 5000 bytes 4000 take 181 - 101 us; 9000 wait for the link";
-  EXPECT_NEAR(sender.held, 101e-6, 1e-12) << "9000 bytes take the link 900 us, and their sender 900 - 101";
-  const SenderFit none = fit_sender({{1000, 5e-6}, {1004, 1e-4}}, fit, bytes(1000));
+  EXPECT_NEAR(sender.held, 101e-6, 1e-12) << "9000 bytes move for 1021 - 121 us, and their sender waits for 900 - 101";
+  const SenderFit none = fit_sender(samples, {{1000, 5e-6}, {1004, 1e-4}}, fit, bytes(1000));
   EXPECT_EQ(none.held, 0);
   EXPECT_EQ(none.handover, 0);
   EXPECT_FALSE(sends_of("[", "t.json").ok());
