@@ -1,5 +1,5 @@
 // The closed loop on this machine's own processors: profile, network, two plans run. So a change that spoils the
-// predictions is seen; the tables of docs/accuracy.md come from scripts/validate_all.
+// predictions is seen; the tables of docs/validations.md come from scripts/validate_all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
