@@ -20,9 +20,9 @@ DeviceRun::State::Clock::time_point DeviceRun::State::note(FlightEvent event, ui
 }
 
 // Another thread moves messages, perhaps on the core of the one that computes. Since Linux 6.6 a thread that has used
-// more than its share waits for milliseconds when it wakes up. At this niceness its share is three quarters of the
-// core.
-constexpr int niceness = 5;
+// more than its share waits for milliseconds when it wakes up. At this niceness its share is nine tenths of the core;
+// a higher one makes no message faster (docs/performance.md, "Messages go first").
+constexpr int niceness = 10;
 
 // One execution after the other.
 void DeviceRun::State::work() {
