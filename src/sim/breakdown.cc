@@ -57,7 +57,7 @@ class Idleness {
     for (uint32_t e = graph_.edge_begin[i]; e < graph_.edge_begin[i + 1]; ++e) {
       const TimedEdge& edge = graph_.edges[e];
       if (edge.what != gate) continue;
-      const double time = time_of(graph_, timing_, edge.from, edge.when);
+      const double time = time_of(timing_, edge.from, edge.when);
       if (last.activity == nothing || time > last.time) last = {edge.from, edge.when, time};
     }
     return last;

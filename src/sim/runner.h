@@ -22,6 +22,7 @@
 #include "base/readiness.h"
 #include "sim/event_queue.h"
 #include "sim/online.h"
+#include "sim/runner_state.h"
 #include "sim/senders.h"
 #include "sim/timed_graph.h"
 
@@ -35,6 +36,7 @@ class Runner {
     const size_t count = graph.activities.size();
     for (auto* times : {&timing.posted, &timing.start, &timing.moves, &timing.sent, &timing.finish})
       times->assign(count, 0);
+    if (graph.has_queues) timing.released.assign(count, 0);
     timing.makespan = 0;
     timing.turn.clear();
     if (graph.online) {
@@ -75,7 +77,7 @@ class Runner {
         handshake_done(i, now);
         break;
       case Step::released:
-        release(i);
+        release_or_wait(i, now);
         break;
       case Step::flow_done:
         flow_done(i, now);
@@ -122,33 +124,6 @@ class Runner {
       }
     }
   }
-
-  struct Life {
-    std::array<bool, event_count> happened{};
-    double ready = 0;  // transfer
-    bool arrived = false;
-    bool ends_seen = false;    // whether they computed when its handshake was to end
-    bool delayed = false;      // by computing at its ends, or its answer
-    double answered_late = 0;  // seconds by which its answer came behind another request
-  };
-  // The block under way on a device.
-  struct Computing {
-    bool active = false;
-    uint32_t block = 0;
-    double left = 0;      // seconds of computing, alone
-    double since = 0;     // when that was so
-    double slowness = 1;  // by company: seconds for a second of it
-    double due = 0;       // when it ends if nothing changes
-  };
-  struct Card {
-    int moving = 0;
-    EventQueue waiting;  // by when they asked, then by activity
-  };
-  // Online only: from one device to another one message moves at a time, of those that could whoever asked first.
-  struct Lane {
-    bool taken = false;
-    EventQueue waiting;
-  };
 
   // Opens gates until nothing more happens at this moment. A list instead of recursion: chains of instant activities
   // may be long.
@@ -406,7 +381,7 @@ class Runner {
       if (activity.until_released() > 0)
         clock_.at(now + activity.until_released(), i, Step::released);
       else
-        release(i);
+        release(i, now);
     }
     if (activity.duration > 0) {
       if (graph_.clear_to_send_waits && activity.eager) on_way_[way_of(i)].push_back(i);
@@ -453,7 +428,7 @@ class Runner {
       asked_.push_back(card);
     }
     if (turns_) leave_lane(i, now);
-    release(i);
+    release(i, now);
     fire(i, Event::sent);
     if (activity.latency > 0) {
       clock_.at(now + activity.latency, i, Step::arrived);
@@ -463,8 +438,19 @@ class Runner {
   }
 
   // Its sender's buffer is free.
-  void release(uint32_t i) {
-    if (!has(i, Event::released)) fire(i, Event::released);
+  void release(uint32_t i, double now) {
+    if (has(i, Event::released)) return;
+    if (graph_.has_queues) timing_.released[i] = now;
+    fire(i, Event::released);
+  }
+
+  // What was answered late is handed over late.
+  void release_or_wait(uint32_t i, double now) {
+    Life& life = life_[i];
+    if (const double late = life.answered_late - std::exchange(life.waited_for_answer, life.answered_late); late > 0)
+      clock_.at(now + late, i, Step::released);
+    else
+      release(i, now);
   }
 
   void arrived(uint32_t i, double now) {

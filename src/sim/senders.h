@@ -11,7 +11,9 @@ namespace nlsplit::inline sim {
 // When the sender's MPI and socket held the rest of a message, by when its last byte has moved.
 inline double sender_done(const TimedGraph& graph, const Timing& timing, uint32_t transfer) {
   const Activity& activity = graph.activities[transfer];
-  return std::max(timing.moves[transfer] + activity.least_handover(), timing.sent[transfer] - activity.queued);
+  if (activity.queued <= 0) return timing.sent[transfer];
+  const double handed_over = activity.eager ? timing.moves[transfer] : timing.released[transfer];
+  return std::max(handed_over, timing.sent[transfer] - activity.queued);
 }
 
 // When a message that can move now was requested: once its sender was done with the one before it in its FIFO.
@@ -25,8 +27,7 @@ inline double requested_at(const TimedGraph& graph, const Timing& timing, uint32
     const Activity& from = graph.activities[edge.from];
     const bool is_before =
         edge.when == Event::sent && from.is_transfer && from.device == transfer.device && from.peer == transfer.peer;
-    last = std::max(last,
-                    is_before ? sender_done(graph, timing, edge.from) : time_of(graph, timing, edge.from, edge.when));
+    last = std::max(last, is_before ? sender_done(graph, timing, edge.from) : time_of(timing, edge.from, edge.when));
   }
   return std::min(last, now);
 }

@@ -15,8 +15,9 @@
 //              the next of its FIFO can move at sent; the sender's buffer is free at ready (eager: it was copied) or
 //              released
 //   released   a sender is done with a message when its MPI and its socket hold the rest (`queued` at most); they take
-//              `handover` for all of it, if they have room. Its buffer is free then. Where others share the way that is
-//              when the rest would be `queued` if they did not
+//              `handover` for what the request does not carry, if they have room, once the request has passed and is
+//              answered. Its buffer is free then. Where others share the way that is when the rest would be `queued` if
+//              they did not
 //   asked      a sender that is done asks for the next of its FIFO: Timing::start of a transfer. That request travels
 //              behind the rest, so it begins to move at ready
 //   answer     the request for a larger message carries its first bytes, as many as the eager limit (Open MPI's ob1),
@@ -80,7 +81,7 @@ struct Activity {
   double request = 0;    // transfer: seconds of its duration in which bytes up to the eager limit move
   double clear_to_send_delay = 0;  // transfer: seconds more at most, for what comes the other way; 0: nothing does
   double queued = 0;               // transfer: seconds of its way that its sender's MPI and socket hold at most
-  double handover = 0;             // transfer: seconds that they take from its first byte to its last at least
+  double handover = 0;             // transfer: seconds that they take for the bytes that its request does not carry
   double bytes = 0;                // transfer: what its links carry, so that the narrowest alone takes `duration`
   // transfer: seconds it takes from a computation under way on the device, or on the peer, when its last byte moves
   double sender_overhead = 0, receiver_overhead = 0;
@@ -89,8 +90,8 @@ struct Activity {
   int route = -1;     // transfer: index into TimedGraph::routes; -1: no distance (same device)
 
   // Transfer: seconds from its first byte's move until its sender's MPI and socket hold the rest.
-  double until_released() const { return std::max(least_handover(), duration - queued); }
-  double least_handover() const { return std::min(handover, duration); }
+  // The sender of a larger message hands over what its request does not carry, once it is answered.
+  double until_released() const { return std::max(std::min(request + handover, duration), duration - queued); }
 };
 
 // A slot whose turn on its device is not decided beforehand.
@@ -146,16 +147,17 @@ Result<TimedGraph> build_online_graph(const Program& program, const Dependencies
 
 // When each activity happened: what a tier answers. Index as in TimedGraph::activities.
 struct Timing {
-  std::vector<double> posted;  // block: its end; transfer: recv posted
-  std::vector<double> start;   // block: start; transfer: asked, that is ready where nothing is queued
-  std::vector<double> moves;   // block: start; transfer: its first byte moves
-  std::vector<double> sent;    // transfer: last byte out; block: end
-  std::vector<double> finish;  // block: end; transfer: delivered
-  std::vector<double> turn;    // online only: of a slot's first block, how many slots its device ran before; else -1
+  std::vector<double> posted;    // block: its end; transfer: recv posted
+  std::vector<double> start;     // block: start; transfer: asked, that is ready where nothing is queued
+  std::vector<double> moves;     // block: start; transfer: its first byte moves
+  std::vector<double> sent;      // transfer: last byte out; block: end
+  std::vector<double> finish;    // block: end; transfer: delivered
+  std::vector<double> released;  // transfer: as Event::released; only where has_queues
+  std::vector<double> turn;      // online only: of a slot's first block, how many slots its device ran before; else -1
   double makespan = 0;
 };
 
-inline double time_of(const TimedGraph& graph, const Timing& timing, uint32_t activity, Event event) {
+inline double time_of(const Timing& timing, uint32_t activity, Event event) {
   switch (event) {
     case Event::posted:
       return timing.posted[activity];
@@ -166,7 +168,7 @@ inline double time_of(const TimedGraph& graph, const Timing& timing, uint32_t ac
     case Event::delivered:
       return timing.finish[activity];
     case Event::released:
-      return std::min(timing.sent[activity], timing.moves[activity] + graph.activities[activity].until_released());
+      return timing.released[activity];
   }
   CHECK(false, "an event without a time");
 }

@@ -90,6 +90,7 @@ Result<std::vector<RouteSample>> sends_of(const std::string& chrome_trace, const
 SenderFit fit_sender(const std::vector<RouteSample>& samples, const std::vector<RouteSample>& sends,
                      const RouteFit& fit, Bytes eager_limit) {
   const double handshake = std::max(0.0, (fit.rendezvous.latency - fit.eager.latency).value());
+  const double request = (eager_limit / fit.rendezvous.bandwidth).value();
   std::map<int64_t, std::vector<double>> whole, by_size;
   for (const RouteSample& sample : samples) whole[sample.bytes].push_back(sample.seconds);
   for (const RouteSample& send : sends)
@@ -101,7 +102,8 @@ SenderFit fit_sender(const std::vector<RouteSample>& samples, const std::vector<
     // The largest comes last. Its own time: a line that is off by a hundredth is off by a tenth of what is held.
     const double moving = quantile(whole[size], 0.5) - fit.rendezvous.latency.value();
     sender.held = std::max(0.0, moving - median);
-    sender.handover = std::clamp(median / static_cast<double>(size - eager_limit.value()), 0.0, sender.handover);
+    sender.handover =
+        std::clamp((median - request) / static_cast<double>(size - eager_limit.value()), 0.0, sender.handover);
   }
   return sender;
 }

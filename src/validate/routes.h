@@ -33,9 +33,9 @@ struct SenderFit {
   double held = 0, handover = 0;
 };
 // `held` is from the largest size: the message's time (`samples`) without the latency, less the time of the send after
-// its handshake. `handover` is the least over sizes, for a byte beyond the limit: large messages wait for the link.
-// Sizes begin at twice the limit, since the request carries as many bytes as the limit. Every size of `sends` has
-// samples.
+// its handshake. `handover` is for a byte beyond the limit, once the request, which carries as many bytes as the limit,
+// has passed; the least over sizes from twice the limit on, since large messages wait for the link. Every size of
+// `sends` has samples.
 SenderFit fit_sender(const std::vector<RouteSample>& samples, const std::vector<RouteSample>& sends,
                      const RouteFit& fit, Bytes eager_limit);
 

@@ -29,8 +29,7 @@ namespace {
 
 enum class Outcome : uint32_t { none, finished, failed };
 
-// What a child leaves in memory it shares with us, followed by posted, start, moves, sent, finish and if it is online
-// turn of every activity.
+// What a child leaves in memory it shares with us, followed by the parts() of a Timing.
 struct Header {
   Outcome outcome = Outcome::none;
   ErrorKind kind = ErrorKind::failed;
@@ -58,9 +57,10 @@ class SharedMemory {
   char* data_ = nullptr;
 };
 
-std::vector<std::vector<double>*> parts(Timing& timing, bool online) {
+std::vector<std::vector<double>*> parts(Timing& timing, bool online, bool queues) {
   std::vector<std::vector<double>*> all = {&timing.posted, &timing.start, &timing.moves, &timing.sent, &timing.finish};
   if (online) all.push_back(&timing.turn);
+  if (queues) all.push_back(&timing.released);
   return all;
 }
 
@@ -82,7 +82,8 @@ std::vector<std::vector<double>*> parts(Timing& timing, bool online) {
   }
   if (status.ok()) {
     auto* values = reinterpret_cast<double*>(shared + sizeof(Header));
-    for (const std::vector<double>* part : parts(timing, simulation.graph->online.has_value()))
+    for (const std::vector<double>* part :
+         parts(timing, simulation.graph->online.has_value(), simulation.graph->has_queues))
       values = std::copy(part->begin(), part->end(), values);
     header->makespan = timing.makespan;
     header->outcome = Outcome::finished;
@@ -110,7 +111,7 @@ std::string last_words(int from) {
 
 struct Job {
   size_t index = 0, activities = 0;
-  bool online = false;
+  bool online = false, queues = false;
   SharedMemory shared;
   pid_t process = -1;
   int words = -1;  // where its standard error can be read, without blocking
@@ -118,10 +119,10 @@ struct Job {
 
 Result<Job> start(const Simulation& simulation, size_t index) {
   const size_t activities = simulation.graph->activities.size();
-  const bool online = simulation.graph->online.has_value();
+  const bool online = simulation.graph->online.has_value(), queues = simulation.graph->has_queues;
   Timing empty;
-  Job job{index, activities, online,
-          SharedMemory(sizeof(Header) + parts(empty, online).size() * activities * sizeof(double))};
+  Job job{index, activities, online, queues,
+          SharedMemory(sizeof(Header) + parts(empty, online, queues).size() * activities * sizeof(double))};
   if (job.shared.data() == nullptr)
     return io_error(fmt::format("no memory to share with a simulation: {}", std::strerror(errno)));
   new (job.shared.data()) Header;
@@ -165,7 +166,7 @@ Result<Timing> collect(const Job& job) {
   }
   Timing timing;
   const auto* values = reinterpret_cast<const double*>(job.shared.data() + sizeof(Header));
-  for (std::vector<double>* part : parts(timing, job.online)) {
+  for (std::vector<double>* part : parts(timing, job.online, job.queues)) {
     part->assign(values, values + job.activities);
     values += job.activities;
   }

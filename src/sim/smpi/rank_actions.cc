@@ -125,7 +125,7 @@ std::vector<double> send_times(const TimedGraph& graph, const Timing& timing) {
       case Event::delivered:
         return timing.finish[edge.from];
       case Event::released:
-        return time_of(graph, timing, edge.from, edge.when);
+        return time_of(timing, edge.from, edge.when);
     }
     return 0.0;
   };
