@@ -276,6 +276,9 @@ inline std::vector<HandCase> hand_cases() {
     // With one instance A writes the second message as soon as its socket holds the rest of the first.
     add("a buffer whose rest is queued", late_receiver(0, 1), slower, 16,
         {{"A", 1, 0, 0, 3.5, 4.5, 4.5}, {"A", 1, 1, 8.5, 4.5, 13, 15}});
+    // Requests that carry 3 ms of their messages: the first is answered at 4.5, and its socket holds the rest at once.
+    add("a buffer whose request passes first", late_receiver(3000, 1), slower, 16,
+        {{"A", 1, 0, 0, 4.5, 5.5, 5.5}, {"A", 1, 1, 8.5, 5.5, 13, 15}});
     // Its socket takes 3 ms for a message of 4: it holds all of the first at 4.5.
     for (MeasuredRoute& way : slower.routes) way.overheads.handover = 3 * ms / 4000;
     add("a socket takes its time", late_receiver(0, 1), slower, 16,
