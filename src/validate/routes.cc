@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 
@@ -23,16 +24,14 @@ struct Interval {
 };
 
 // Seconds by which samples are longer than their size's median, on average. Of many messages in a row each takes its
-// mean, not its median. A sample counts as ten medians at most, so one hiccup does not decide.
+// mean, not its median. The median over sizes: a hiccup during a few large messages says nothing about small ones.
 double mean_excess(const std::map<int64_t, std::vector<double>>& by_size, const std::map<int64_t, double>& medians) {
-  constexpr double most = 10;
-  double sum = 0;
-  size_t count = 0;
+  std::vector<double> excess;
   for (const auto& [size, median] : medians) {
-    for (const double time : by_size.at(size)) sum += std::min(time, most * median) - median;
-    count += by_size.at(size).size();
+    const std::vector<double>& times = by_size.at(size);
+    excess.push_back(std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size()) - median);
   }
-  return count == 0 ? 0 : sum / static_cast<double>(count);
+  return excess.empty() ? 0 : quantile(excess, 0.5);
 }
 
 bool rises(const MessageCost& line) { return std::isfinite(line.bandwidth.value()) && line.bandwidth.value() > 0; }

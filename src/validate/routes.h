@@ -51,9 +51,9 @@ struct BusyTimes {
 Result<BusyTimes> busy_times(const std::string& chrome_trace, const std::string& file);
 
 // Two lines through the medians of the sizes, up to the eager limit and above it, by least squares of the relative
-// errors. The difference of mean and median is added to the latency, because the simulator adds up many messages.
-// Without a size above the limit one line serves for both. Error: too few sizes, or times that do not grow with the
-// size.
+// errors. The difference of mean and median, the median over sizes, is added to the latency, because the simulator adds
+// up many messages. Without a size above the limit one line serves for both. Error: too few sizes, or times that do not
+// grow with the size.
 Result<RouteFit> fit_route(const std::vector<RouteSample>& samples, Bytes eager_limit);
 
 }  // namespace nlsplit::inline validation
