@@ -7,22 +7,26 @@
 #include <map>
 #include <set>
 
-#include "base/cores.h"
 #include "compile/hand_over.h"
 #include "graph/differentiate/training_network.h"
 #include "graph/passes/passes.h"
 #include "program/verify.h"
+#include "ranking/baseline_plans.h"
+#include "ranking/candidates.h"
+#include "ranking/error_bars.h"
 #include "ranking/explain.h"
+#include "ranking/finalists.h"
+#include "ranking/generation_times.h"
+#include "ranking/longer_contexts.h"
 #include "ranking/noise_runs.h"
-#include "ranking/ranker.h"
+#include "ranking/rank_context.h"
+#include "ranking/refine.h"
+#include "ranking/search_plans.h"
 #include "ranking/verdict.h"
 #include "sim/disturb.h"
 
 namespace nlsplit::inline ranking {
 namespace {
-
-// At least so many plans go from the fast tier to the one that judges, so that contention can still reorder the top.
-constexpr size_t least_finalists = 40;
 
 std::vector<Level> levels_of(const Cluster& cluster) {
   std::set<Level> levels;
@@ -40,42 +44,6 @@ Error no_noise(const Scenario& scenario, std::string_view what) {
 }  // namespace
 
 std::string named_text(const RankedPlan& plan) { return (plan.own ? plan.plan.name + ": " : "") + plan.text; }
-
-Ranker::Ranker(const Scenario& scenario, const Model& model, const RankOptions& options)
-    : scenario_(scenario), graph_(model.graph), options_(options), costs_(cost_table(scenario, model.graph.name)) {
-  if (scenario.noise) noise_bound_.emplace(scenario);
-}
-
-size_t Ranker::wanted() const { return std::max(least_finalists, static_cast<size_t>(scenario_.keep) * 2); }
-size_t Ranker::workers() const { return options_.workers > 0 ? options_.workers : core_count(); }
-
-Result<Ranking> Ranker::run() {
-  const auto begin = std::chrono::steady_clock::now();
-  if (options_.robust && !scenario_.noise) return no_noise(scenario_, "an order by what 95 of 100 runs reach");
-  ranking_.model = graph_.name;
-  ranking_.generates = scenario_.generation.has_value();
-  if (scenario_.generation) ranking_.generation_objective = scenario_.generation->objective;
-  ranking_.batch = scenario_.batch;
-  ranking_.objective = scenario_.objective;
-  ranking_.tier = options_.tier;
-  goal_ = goal_of(scenario_);
-  RETURN_IF_ERROR(see_whether_there_are_error_bars());
-  RETURN_IF_ERROR(collect_candidates());
-  RETURN_IF_ERROR(fast_tier());
-  RETURN_IF_ERROR(judge());
-  if (scenario_.generation) RETURN_IF_ERROR(time_generations());
-  order_judged();
-  count_costs();
-  RETURN_IF_ERROR(find_bound());
-  find_confidence();
-  ranking_.keep = std::min(ranking_.judged.size(), static_cast<size_t>(scenario_.keep));
-  ranking_.verdict = make_verdict(ranking_, judged_, workers());
-  if (scenario_.generation) find_longest_contexts();
-  if (options_.baselines) report_rules();
-  if (options_.explain) ranking_.explanations = explain(scenario_, ranking_, judged_);
-  ranking_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  return std::move(ranking_);
-}
 
 namespace {
 
@@ -199,10 +167,109 @@ Result<std::vector<LeftOutCount>> leave_out_counts(Scenario& scenario, const Gra
   return left_out;
 }
 
+namespace {
+
+// What the ranking is of.
+Ranking heading_of(const Scenario& scenario, const Graph& graph, const RankOptions& options) {
+  Ranking ranking;
+  ranking.model = graph.name;
+  ranking.generates = scenario.generation.has_value();
+  if (scenario.generation) ranking.generation_objective = scenario.generation->objective;
+  ranking.batch = scenario.batch;
+  ranking.objective = scenario.objective;
+  ranking.tier = options.tier;
+  return ranking;
+}
+
+void report_costs(const CostCounts& costs, Ranking& ranking) {
+  ranking.measured_costs = costs.measured;
+  ranking.predicted_costs = costs.predicted;
+  ranking.estimated_costs = costs.estimated;
+  ranking.largest_spread = costs.largest_spread;
+}
+
+void report_space(SearchSpace space, Ranking& ranking) {
+  ranking.devices = space.devices;
+  ranking.proved = space.proved;
+  ranking.no_room = std::move(space.no_room);
+  ranking.node_shares = std::move(space.node_shares);
+}
+
+// All phases, for one number of sequences. Each takes what the ones before it have made.
+Result<Ranking> rank(const Scenario& scenario, const Graph& graph, const RankOptions& options) {
+  const auto begin = std::chrono::steady_clock::now();
+  if (options.robust && !scenario.noise) return no_noise(scenario, "an order by what 95 of 100 runs reach");
+  ASSIGN_OR_RETURN(ErrorBarsWanted bars, error_bars_wanted(scenario, options));
+
+  // What all phases read.
+  Tally tally;
+  ASSIGN_OR_RETURN(std::vector<RankedPlan> own, own_plans(scenario, graph, tally));
+  ASSIGN_OR_RETURN(const RankContext context, rank_context(scenario, graph, options, own, bars.wanted));
+
+  // Candidates, by the search's bounds.
+  ASSIGN_OR_RETURN(FoundPlans found, search_plans(context, tally));
+  SearchSpace& space = found.space;
+  std::vector<RankedBaseline>& baselines = found.baselines;
+  Candidates candidates = order_candidates(scenario, std::move(found.candidates), std::move(own), baselines.size());
+
+  // The fast tier.
+  ASSIGN_OR_RETURN(FittingPlans fitting,
+                   time_candidates(context, std::move(candidates.plans), space.node_shares, baselines, tally));
+  RETURN_IF_ERROR(refine(context, space, fitting, baselines, tally));
+  const Goal fast_goal = fitting.goal;
+  std::vector<Candidate> finalists =
+      choose_finalists(context, std::move(fitting), candidates.many_yardsticks, baselines);
+  space.scorers.clear();  // their memory is for the simulations
+
+  // The judging tier.
+  JudgedPlans judged;
+  int noise_runs = 0;
+  RETURN_IF_ERROR(judge(context, std::move(finalists), judged, tally));
+  if (wants_noise(context)) {
+    ASSIGN_OR_RETURN(noise_runs, judge_under_noise(context, judged));
+  }
+  const Goal goal = measured_goal(fast_goal, judged.ranked);
+  sort_judged(scenario, goal, judged);
+  if (scenario.generation) RETURN_IF_ERROR(judge_generations(context, space.node_shares, judged, tally));
+
+  // What there is to say of them.
+  Ranking ranking = heading_of(scenario, graph, options);
+  ranking.goal = goal;
+  ranking.noise_runs = noise_runs;
+  ranking.robust = options.robust && noise_runs > 0;
+  ranking.order = order_of(goal, judged.ranked, ranking.robust);
+  const CostCounts costs = count_costs(context, std::move(judged.costs));
+  report_costs(costs, ranking);
+  ASSIGN_OR_RETURN(ranking.bound, bound_of_all(context, goal, judged.ranked, costs.measured + costs.predicted == 0));
+  if (bars.wanted) {
+    ErrorBars drawn =
+        find_error_bars(context, goal, judged.ranked, judged.lowered, space.node_shares, tally.interrupted);
+    ranking.confidence = std::move(drawn.confidence);
+    bars.why_not = std::move(drawn.why_not);
+  }
+  ranking.no_error_bars = std::move(bars.why_not);
+  ranking.keep = std::min(judged.ranked.size(), static_cast<size_t>(scenario.keep));
+  ranking.judged = std::move(judged.ranked);
+  ranking.why_not_inside = context.why_not_inside;
+  report_space(std::move(space), ranking);
+  report_tally(std::move(tally), ranking);
+  ranking.verdict = make_verdict(ranking, judged.lowered, context.workers);
+  if (scenario.generation) find_contexts_of_told(context, judged.needs, baselines, ranking);
+  if (options.baselines) {
+    report_baselines(scenario, graph, ranking.judged, baselines);
+    ranking.baselines = std::move(baselines);
+  }
+  if (options.explain) ranking.explanations = explain(scenario, ranking, judged.lowered);
+  ranking.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return ranking;
+}
+
+}  // namespace
+
 Result<Ranking> rank_plans(const Scenario& given, const Model& model, const RankOptions& options) {
   Scenario scenario = given;
   ASSIGN_OR_RETURN(std::vector<LeftOutCount> left_out, leave_out_counts(scenario, model.graph));
-  ASSIGN_OR_RETURN(Ranking ranking, Ranker(scenario, model, options).run());
+  ASSIGN_OR_RETURN(Ranking ranking, rank(scenario, model.graph, options));
   ranking.counts_left_out = std::move(left_out);
   if (!options.all_sequences || !scenario.generation || scenario.generation->sequences.size() < 2) return ranking;
   for (const int64_t sequences : scenario.generation->sequences) {
@@ -214,7 +281,7 @@ Result<Ranking> rank_plans(const Scenario& given, const Model& model, const Rank
       same.batch = sequences;
       std::erase_if(same.micro_batches, [&](int count) { return sequences % count != 0; });
       if (same.micro_batches.empty()) same.micro_batches = {1};
-      other = Ranker(same, model, options).run();
+      other = rank(same, model.graph, options);
     }
     if (other && !other->ok()) {
       of.why_not = other->error().message;

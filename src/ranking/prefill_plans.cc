@@ -1,5 +1,5 @@
-// Plans that compute prompts on some machines and tokens on others (compile/hand_over.h): of the plans that are timed,
-// those that are good at the one and those that are good at the other are put together where both may be better.
+#include "ranking/prefill_plans.h"
+
 #include <algorithm>
 #include <limits>
 #include <set>
@@ -7,7 +7,6 @@
 
 #include "ranking/alike.h"
 #include "ranking/generation.h"
-#include "ranking/ranker.h"
 
 namespace nlsplit::inline ranking {
 namespace {
@@ -37,9 +36,10 @@ size_t count_devices(const Plan& a, const Plan& b) {
 }
 
 // The best by these seconds, no two of them alike.
-std::vector<const RankedPlan*> best_of(const Ranking& ranking, double GenerationTimes::*seconds) {
+std::vector<const RankedPlan*> best_of(const std::vector<RankedPlan>& judged, const std::vector<double>& node_shares,
+                                       double GenerationTimes::*seconds) {
   std::vector<const RankedPlan*> all, best;
-  for (const RankedPlan& ranked : ranking.judged) {
+  for (const RankedPlan& ranked : judged) {
     if (ranked.generation && !ranked.own && ranked.plan.prefill.empty() &&
         std::ranges::all_of(ranked.plan.stages, is_of_one_device))
       all.push_back(&ranked);
@@ -47,7 +47,7 @@ std::vector<const RankedPlan*> best_of(const Ranking& ranking, double Generation
   std::ranges::stable_sort(all, {}, [&](const RankedPlan* ranked) { return (*ranked->generation).*seconds; });
   for (const RankedPlan* ranked : all) {
     const bool known = std::ranges::any_of(
-        best, [&](const RankedPlan* other) { return are_alike(ranked->plan, other->plan, ranking.node_shares); });
+        best, [&](const RankedPlan* other) { return are_alike(ranked->plan, other->plan, node_shares); });
     if (!known) best.push_back(ranked);
     if (best.size() == of_each_kind) break;
   }
@@ -57,25 +57,28 @@ std::vector<const RankedPlan*> best_of(const Ranking& ranking, double Generation
 }  // namespace
 
 // By what is known of both: the hand-over is left out, so none that pays is.
-std::vector<Plan> Ranker::plans_with_prefill() const {
-  const SearchOptions& search = scenario_.search;
+std::vector<Plan> plans_with_prefill(const RankContext& context, const std::vector<RankedPlan>& judged,
+                                     const std::vector<double>& node_shares) {
+  const Scenario& scenario = context.scenario;
+  const SearchOptions& search = scenario.search;
   std::vector<Plan> plans;
-  const bool in_pages = scenario_.generation && scenario_.generation->page > 0;
-  if (!search.layers || in_pages || !prompts_matter() || wants_noise() || wants_parts_) return plans;
+  const bool in_pages = scenario.generation && scenario.generation->page > 0;
+  if (!search.layers || in_pages || !prompts_matter(context) || wants_noise(context) || context.wants_parts)
+    return plans;
   Worth best{std::numeric_limits<double>::infinity(), 0};
-  for (const RankedPlan& ranked : ranking_.judged) {
-    if (ranked.generation) best = std::min(best, worth_of(scenario_, *ranked.generation));
+  for (const RankedPlan& ranked : judged) {
+    if (ranked.generation) best = std::min(best, worth_of(scenario, *ranked.generation));
   }
   std::vector<std::pair<Worth, Plan>> together;
-  for (const RankedPlan* prompts : best_of(ranking_, &GenerationTimes::first_token_s)) {
-    for (const RankedPlan* tokens : best_of(ranking_, &GenerationTimes::next_token_s)) {
+  for (const RankedPlan* prompts : best_of(judged, node_shares, &GenerationTimes::first_token_s)) {
+    for (const RankedPlan* tokens : best_of(judged, node_shares, &GenerationTimes::next_token_s)) {
       const Plan &a = prompts->plan, &b = tokens->plan;
       if (a.stages == b.stages || a.micro_batches != b.micro_batches) continue;
       if (search.max_devices > 0 && count_devices(a, b) > search.max_devices) continue;
       GenerationTimes times = *tokens->generation;
       times.first_token_s = prompts->generation->first_token_s;
-      times.tokens_per_s = tokens_per_s(scenario_, times);
-      const Worth worth = worth_of(scenario_, times);
+      times.tokens_per_s = tokens_per_s(scenario, times);
+      const Worth worth = worth_of(scenario, times);
       if (!is_clearly_better(worth, best)) continue;
       together.emplace_back(worth, b);
       together.back().second.prefill = a.stages;
@@ -84,23 +87,6 @@ std::vector<Plan> Ranker::plans_with_prefill() const {
   std::ranges::stable_sort(together, {}, [](const auto& one) { return one.first; });
   for (size_t i = 0; i < std::min(together.size(), most_together); ++i) plans.push_back(std::move(together[i].second));
   return plans;
-}
-
-// Behind the others that are judged.
-Status Ranker::judge_plans_with_prefill() {
-  std::vector<Judging> judging;
-  for (Plan& plan : plans_with_prefill()) {
-    Candidate candidate;
-    candidate.ranked.plan = std::move(plan);
-    candidate.must_judge = true;
-    judging.emplace_back(std::move(candidate));
-  }
-  if (judging.empty()) return ok_status();
-  ranking_.considered += judging.size();
-  ranking_.space += static_cast<double>(judging.size());
-  RETURN_IF_ERROR(simulate(judging));
-  for (Judging& plan : judging) RETURN_IF_ERROR(note_judged(plan));
-  return time_judged(needed_.size());
 }
 
 }  // namespace nlsplit::inline ranking
