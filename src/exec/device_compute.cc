@@ -1,7 +1,6 @@
 // The thread of a DeviceRun that computes.
 #include <fmt/format.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <thread>
 
 #include "base/calibration.h"
+#include "exec/backends/workers.h"
 #include "exec/device_state.h"
 
 namespace nlsplit::inline exec {
@@ -19,18 +19,13 @@ DeviceRun::State::Clock::time_point DeviceRun::State::note(FlightEvent event, ui
   return at;
 }
 
-// Another thread moves messages, perhaps on the core of the one that computes. Since Linux 6.6 a thread that has used
-// more than its share waits for milliseconds when it wakes up. At this niceness its share is nine tenths of the core;
-// a higher one makes no message faster (docs/performance.md, "Messages go first").
-constexpr int niceness = 10;
-
 // One execution after the other.
 void DeviceRun::State::work() {
   backend.attach();
   worker_thread.store(::gettid(), std::memory_order_relaxed);
   ::prctl(PR_SET_NAME, "nls-compute");  // for top -H
   ::prctl(PR_SET_TIMERSLACK, 1UL);      // of this thread: sleeps of emulated compute end in time
-  ::setpriority(PRIO_PROCESS, static_cast<id_t>(worker_thread.load(std::memory_order_relaxed)), niceness);
+  let_messages_go_first();
   std::unique_lock lock(mutex);
   while (true) {
     condition.wait(lock, [this] { return calibrating || go || quit; });

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <optional>
@@ -47,6 +49,29 @@ TEST(Workers, WakeFromSleep) {
     crew.run(crew.self, note, &seen);
   }
   EXPECT_EQ(seen.calls, 6);
+}
+
+TEST(Workers, LetMessagesGoFirst) {
+  constexpr int wanted = 10;  // of helpers; who is nicer already stays so
+  const int before = ::getpriority(PRIO_PROCESS, 0);
+  Workers workers(4, {});
+  const Crew crew = workers.crew();
+  std::vector<int> niceness(4, -100);
+  crew.run(
+      crew.self,
+      [](void* context, int worker) {
+        (*static_cast<std::vector<int>*>(context))[static_cast<size_t>(worker)] = ::getpriority(PRIO_PROCESS, 0);
+      },
+      &niceness);
+  EXPECT_EQ(niceness[0], before);  // the caller's is its own business
+  for (size_t worker = 1; worker < 4; ++worker) EXPECT_EQ(niceness[worker], std::max(before, wanted)) << worker;
+  int of_caller = -100;
+  std::thread([&] {
+    let_messages_go_first();
+    let_messages_go_first();
+    of_caller = ::getpriority(PRIO_PROCESS, 0);
+  }).join();
+  EXPECT_EQ(of_caller, std::max(before, wanted));
 }
 
 TEST(Workers, AloneTheCallerNeedsNobody) {

@@ -33,6 +33,11 @@ ChosenCores choose_cores(const Program& program, int device, const std::vector<i
 
 void pin_thread(int core);  // the calling one; where it is refused nothing is lost but speed
 
+// For the calling thread, which computes: another one moves messages, perhaps on the same core. Since Linux 6.6 a
+// thread that has used more than its share waits for milliseconds when it wakes up. Workers do so themselves, but for
+// the caller.
+void let_messages_go_first();
+
 class Workers {
  public:
   // pins: none, or one core for each worker.
