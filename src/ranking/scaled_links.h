@@ -1,7 +1,7 @@
 // A plan's time with slower or faster links.
 //
 //   makespan_over(lowered, {.bandwidth = 0.5, .latency = 1})      // half of every bandwidth
-//   makespan_over(lowered, no_network)                            // messages take no time
+//   makespan_over(lowered, no_network)                            // messages take no time, of links and of processors
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace nlsplit::inline ranking {
 
-inline constexpr ScaledLinks no_network = {1e300, 0};
+inline constexpr ScaledLinks no_network = {.bandwidth = 1e300, .latency = 0, .overheads = false};
 
 // By the fast tier, and no shorter than the busiest link or device.
 double makespan_over(const LoweredPlan& lowered, const ScaledLinks& links);

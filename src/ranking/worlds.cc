@@ -10,6 +10,7 @@
 #include "base/cores.h"
 #include "base/hash.h"
 #include "base/random.h"
+#include "sim/scale_transfer.h"
 
 namespace nlsplit::inline ranking {
 namespace {
@@ -222,12 +223,8 @@ class WorldTimer {
         activity.company = predicted.company * factor;
       } else if (predicted.route >= 0) {
         const double factor = world.ways[ways_[static_cast<size_t>(predicted.route)]];
-        activity.duration = predicted.duration * factor;
-        activity.latency = predicted.latency * factor;
-        activity.handshake = predicted.handshake * factor;
-        activity.clear_to_send_delay = predicted.clear_to_send_delay * factor;
-        activity.queued = predicted.queued * factor;
-        activity.bytes = predicted.bytes * factor;
+        activity = predicted;
+        scale_transfer(activity, factor, factor);
       }
     }
     return simulate();

@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "base/random.h"
+#include "sim/scale_transfer.h"
 
 namespace nlsplit::inline sim {
 namespace {
@@ -42,10 +43,10 @@ void jitter(TimedGraph& graph, const Noise& noise, const NoiseKeys& keys, const 
     const double deviation = activity.is_transfer ? noise.link_jitter : noise.compute_jitter;
     if (deviation <= 0) continue;
     const double factor = draws.jitter(deviation, keys.activities[i]);
-    activity.duration *= factor;
     if (activity.is_transfer) {
-      for (double* part : {&activity.bytes, &activity.latency, &activity.handshake}) *part *= factor;
+      scale_transfer(activity, factor, factor);
     } else {
+      activity.duration *= factor;
       activity.company *= factor;
       for (uint32_t m = 0; m < activity.count; ++m) graph.member_offset[activity.first_instance + m] *= factor;
     }

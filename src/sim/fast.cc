@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "sim/runner.h"
+#include "sim/scale_transfer.h"
 
 namespace nlsplit::inline sim {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 // Every activity after all it waits for: one pass in the graph's order.
 void sweep(const TimedGraph& graph, const ScaledLinks& links, Timing& timing) {
   const size_t count = graph.activities.size();
+  const double way = 1 / links.bandwidth;
   for (auto* times : {&timing.posted, &timing.start, &timing.moves, &timing.sent, &timing.finish}) times->resize(count);
   // Nothing is queued here, so nothing is released before it is sent.
   const std::array<const double*, 4> time_of = {timing.posted.data(), timing.start.data(), timing.sent.data(),
@@ -31,7 +33,7 @@ void sweep(const TimedGraph& graph, const ScaledLinks& links, Timing& timing) {
     const Activity& activity = graph.activities[i];
     double moves = start;
     if (activity.is_transfer && !activity.eager) moves = std::max(start, post) + activity.handshake * links.latency;
-    const double sent = moves + (activity.is_transfer ? activity.duration / links.bandwidth : activity.duration);
+    const double sent = moves + (activity.is_transfer ? activity.duration * way : activity.duration);
     double finish = sent, posted = sent;
     if (activity.is_transfer) {
       finish = std::max(sent + activity.latency * links.latency, post);
@@ -57,13 +59,10 @@ struct QueueClock {
 TimedGraph over(TimedGraph graph, const ScaledLinks& links) {
   for (Activity& activity : graph.activities) {
     if (!activity.is_transfer) continue;
-    activity.duration /= links.bandwidth;
-    activity.latency *= links.latency;
-    activity.handshake *= links.latency;
-    activity.request /= links.bandwidth;
-    activity.clear_to_send_delay /= links.bandwidth;
-    activity.queued /= links.bandwidth;
+    scale_transfer(activity, 1 / links.bandwidth, links.latency);
+    if (!links.overheads) leave_out_overheads(activity);
   }
+  graph.has_overheads = graph.has_overheads && links.overheads;
   return graph;
 }
 
@@ -105,7 +104,7 @@ void simulate_fast(const TimedGraph& graph, Timing& timing, const ScaledLinks& l
     timing.turn.clear();
     return sweep(graph, links, timing);
   }
-  if (links.bandwidth == 1 && links.latency == 1) return simulate_by_events(graph, timing);
+  if (links.bandwidth == 1 && links.latency == 1 && links.overheads) return simulate_by_events(graph, timing);
   simulate_by_events(over(graph, links), timing);
 }
 

@@ -10,8 +10,9 @@ namespace nlsplit::inline sim {
 
 // Links other than the scenario's.
 struct ScaledLinks {
-  double bandwidth = 1;  // of every link, relative to the scenario's
-  double latency = 1;    // and handshakes
+  double bandwidth = 1;   // of every link, relative to the scenario's
+  double latency = 1;     // and handshakes
+  bool overheads = true;  // whether messages take time from what their ends compute, and computing from messages
 };
 
 // Queues at network cards and contention between devices of one machine are as in the SimGrid tier. If an online policy
@@ -23,7 +24,8 @@ const Tier& fast_tier();
 
 // Whether an activity's times depend only on the activities that it waits for, and not on others that run at the same
 // time. False with a card window, contention between devices of one machine, stragglers, online decisions,
-// clear-to-send delays, overheads of messages, or messages that are slower while their ends compute.
+// clear-to-send delays, messages that their senders queue, overheads of messages, or messages that are slower while
+// their ends compute.
 bool is_closed(const TimedGraph& graph);
 // The event loop, whatever the graph: tests compare the sweep with it.
 void simulate_by_events(const TimedGraph& graph, Timing& timing);

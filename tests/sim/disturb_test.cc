@@ -66,6 +66,27 @@ TEST(Disturb, ALinkThatDegradesByHand) {
                        "slow");
 }
 
+// A sender that is done with a message before it is all sent is done by as much earlier or later.
+TEST(Disturb, JitterScalesAllOfAMessage) {
+  Case one = two_stages(5);
+  for (Activity& activity : one.graph.activities) {
+    if (!activity.is_transfer) continue;
+    activity.request = 0.1 * activity.duration;
+    activity.handover = 0.4 * activity.duration;
+    activity.queued = 0.8 * activity.duration;
+  }
+  Noise noise;
+  noise.link_jitter = 0.5;
+  const TimedGraph graph = disturbed(one, noise);
+  for (size_t i = 0; i < graph.activities.size(); ++i) {
+    const Activity &now = graph.activities[i], &before = one.graph.activities[i];
+    if (!now.is_transfer) continue;
+    EXPECT_NE(now.duration, before.duration);
+    EXPECT_NEAR(now.until_released() / now.duration, 0.5, 1e-12);
+    EXPECT_NEAR(now.queued / now.duration, 0.8, 1e-12);
+  }
+}
+
 // A change of a link that nobody uses, and one after the end, change nothing.
 TEST(Disturb, WhatNobodyMeetsChangesNothing) {
   const Case one = make_case(text_of({{1000, 1000}, 3}), chain(3, 2 * ms));

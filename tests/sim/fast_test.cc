@@ -2,6 +2,7 @@
 #include "sim/fast.h"
 
 #include "sim/hand_cases.h"
+#include "sim/scale_transfer.h"
 
 namespace nlsplit::testing {
 namespace {
@@ -158,6 +159,73 @@ TEST(Fast, MessagesAreSlowerWhileTheirEndsCompute) {
   EXPECT_NEAR(arrives(), 1 / (1 - 0.25 * 0.2 / 1.2), 1e-12);
   graph.activities[1].duration = 0;
   EXPECT_NEAR(arrives(), 1, 1e-12);
+}
+
+// One device computes for 4 s, the other for 10 s. A message of 1 s between them, posted from the start, shakes hands
+// for 0.5 s, and for 0.25 s more because both ends compute then. Its last byte takes 0.125 s from the one and 0.0625 s
+// from the other.
+TimedGraph computed_beside_a_message() {
+  TimedGraph graph;
+  Activity message;
+  message.is_transfer = true;
+  message.device = 0, message.peer = 1;
+  message.duration = 1, message.handshake = 0.5, message.latency = 0.5, message.busy = 0.25;
+  message.sender_overhead = 0.125, message.receiver_overhead = 0.0625;
+  graph.activities.push_back(message);
+  for (int device = 0; device < 2; ++device) {
+    Activity block;
+    block.device = device;
+    block.duration = device == 0 ? 4 : 10;
+    graph.activities.push_back(block);
+  }
+  graph.has_overheads = true;
+  graph.edge_begin = {0, 0, 0, 0};
+  graph.host_of_device = {0, 1};
+  graph.machine_of_device = {-1, -1};
+  return graph;
+}
+
+// How late a thread wakes up does not depend on how far away the other end is.
+TEST(Fast, OtherLinksLeaveWhatEndsPay) {
+  const TimedGraph graph = computed_beside_a_message();
+  Timing timing;
+  simulate_fast(graph, timing);
+  EXPECT_DOUBLE_EQ(timing.finish[0], 0.5 + 0.25 + 1 + 0.5);
+  simulate_fast(graph, timing, {.bandwidth = 2, .latency = 3});
+  EXPECT_DOUBLE_EQ(timing.finish[0], 1.5 + 0.25 + 0.5 + 1.5);
+  EXPECT_DOUBLE_EQ(timing.finish[1], 4.125);
+  EXPECT_DOUBLE_EQ(timing.finish[2], 10.0625);
+}
+
+TEST(Fast, MessagesWithoutOverheadsLeaveComputationsAlone) {
+  const TimedGraph graph = computed_beside_a_message();
+  Timing timing;
+  simulate_fast(graph, timing, {.overheads = false});
+  EXPECT_DOUBLE_EQ(timing.finish[0], 0.5 + 1 + 0.5);
+  EXPECT_DOUBLE_EQ(timing.finish[1], 4);
+  EXPECT_DOUBLE_EQ(timing.finish[2], 10);
+  simulate_fast(graph, timing, {.bandwidth = 1e300, .latency = 0, .overheads = false});
+  EXPECT_LT(timing.finish[0], 1e-200);
+  EXPECT_DOUBLE_EQ(timing.makespan, 10);
+}
+
+// Its release too, whichever of its parts decides: what is queued, the hand-over, the whole way.
+TEST(Fast, OneFactorScalesAllOfAMessage) {
+  for (const auto& [queued, handover] : {std::pair(0.25, 0.0), std::pair(0.9, 0.3), std::pair(0.9, 5.0)}) {
+    Activity message;
+    message.is_transfer = true;
+    message.duration = 1, message.latency = 0.5, message.handshake = 0.25, message.bytes = 1000;
+    message.request = 0.125, message.clear_to_send_delay = 0.75;
+    message.queued = queued, message.handover = handover;
+    Activity longer = message;
+    scale_transfer(longer, 1.5, 1.5);
+    EXPECT_DOUBLE_EQ(longer.until_released(), 1.5 * message.until_released()) << queued << " " << handover;
+    EXPECT_DOUBLE_EQ(longer.duration, 1.5);
+    EXPECT_DOUBLE_EQ(longer.latency, 0.75);
+    EXPECT_DOUBLE_EQ(longer.handshake, 0.375);
+    EXPECT_DOUBLE_EQ(longer.bytes, 1500);
+    EXPECT_DOUBLE_EQ(longer.clear_to_send_delay, 1.125);
+  }
 }
 
 }  // namespace
