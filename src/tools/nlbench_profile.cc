@@ -16,6 +16,8 @@
 #include <filesystem>
 #include <limits>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <set>
 #include <thread>
 
@@ -88,20 +90,35 @@ class CopiesBeside {
         options.keep = 1;
         options.repeats = std::numeric_limits<int>::max();
         options.after_repeat = [this](const Repeat&) { return !over_; };
-        static_cast<void>(
-            run_threads(job.saved.unsplit, {job.contents(), inputs, {}, {}, {}, job.checksums()}, options));
+        const auto result =
+            run_threads(job.saved.unsplit, {job.contents(), inputs, {}, {}, {}, job.checksums()}, options);
+        if (!result) fail(result.error());
       });
     }
   }
-  ~CopiesBeside() {
-    over_ = true;
-    for (std::thread& thread : threads_) thread.join();
-  }
+  ~CopiesBeside() { static_cast<void>(end()); }
   CopiesBeside(const CopiesBeside&) = delete;
   CopiesBeside& operator=(const CopiesBeside&) = delete;
 
+  bool failed() const { return failed_; }
+  // The error of the first copy that failed: from then on fewer ran than were asked for.
+  Status end() {
+    over_ = true;
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+    return error_ ? Status(*error_) : ok_status();
+  }
+
  private:
-  std::atomic<bool> over_{false};
+  void fail(const Error& error) {
+    const std::lock_guard lock(mutex_);
+    if (!error_) error_ = error;
+    failed_ = true;
+  }
+
+  std::atomic<bool> over_{false}, failed_{false};
+  std::mutex mutex_;
+  std::optional<Error> error_;
   std::vector<std::thread> threads_;
 };
 
@@ -272,7 +289,7 @@ Status measure(Measuring& measuring, Measured& one, int beside, double share_s) 
   ASSIGN_OR_RETURN(SavedProgram saved, load_program(one.folder));
   ASSIGN_OR_RETURN(WeightFile weights, WeightFile::open(one.folder));
   LoadedJob job{std::move(saved), std::move(weights), one.inputs.front()};
-  const CopiesBeside copies(job, beside);
+  CopiesBeside copies(job, beside);
   Samples& samples = beside > 0 ? one.beside : one.samples;
   const auto enough = [&] {
     return beside > 0 ? samples.beside_settled(measuring.known()) : samples.all_settled(measuring.known());
@@ -285,7 +302,7 @@ Status measure(Measuring& measuring, Measured& one, int beside, double share_s) 
   options.cancelled = interrupted;
   options.gpu = measuring.gpu();
   const bool gpu = on_gpu(job.saved.unsplit);
-  for (size_t fill = 0; fill < one.inputs.size() && !interrupted(); ++fill) {
+  for (size_t fill = 0; fill < one.inputs.size() && !interrupted() && !copies.failed(); ++fill) {
     job.inputs = one.inputs[fill];
     Disturbance disturbance;
     options.after_repeat = [&](const Repeat& repeat) {
@@ -293,11 +310,12 @@ Status measure(Measuring& measuring, Measured& one, int beside, double share_s) 
       const bool kept_off = disturbance.since(repeat.times) && beside == 0 && !gpu;
       samples.add(repeat.times, kept_off ? std::numeric_limits<double>::infinity() : repeat.calibration_s, fill);
       measuring.draw_progress();
-      return !interrupted() && (samples.executions() < least_repeats || !enough());
+      return !interrupted() && !copies.failed() && (samples.executions() < least_repeats || !enough());
     };
     auto result = run_threads(job.saved.unsplit, {job.contents(), job.inputs, {}, {}, {}, job.checksums()}, options);
     if (!result && !interrupted()) return result.error();
   }
+  RETURN_IF_ERROR(copies.end());
   return write(measuring);  // after each, so that nothing but a Program's own time is ever lost
 }
 
