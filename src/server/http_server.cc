@@ -245,7 +245,10 @@ void on_thread_of(const std::weak_ptr<HttpConnection>& connection, Call call) {
 class BeastServer : public HttpServer {
  public:
   BeastServer(const HttpOptions& options, Handler handler)
-      : context_(1), acceptor_(context_), goodbye_(context_), shared_{options, std::move(handler), {}, {}, false} {}
+      : context_(1),
+        acceptor_(context_),
+        goodbye_(context_),
+        shared_{.options = options, .handler = std::move(handler), .connections = {}, .answers = {}} {}
   ~BeastServer() override { shared_.connections.clear(); }
 
   Status listen() {

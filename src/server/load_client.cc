@@ -71,9 +71,9 @@ class Exchange : public std::enable_shared_from_this<Exchange> {
     const ServerUrl& url = load_.options.url;
     const std::string body = body_of(load_, request_);
     text_ = fmt::format(
-        "POST {}/v1/completions HTTP/1.1\r\nHost: {}:{}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{}"
+        "POST {}/v1/completions HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n{}"
         "Connection: close\r\n\r\n{}",
-        url.path, url.host, url.port, body.size(),
+        url.path, host_and_port(url), body.size(),
         load_.options.token.empty() ? "" : fmt::format("Authorization: Bearer {}\r\n", load_.options.token), body);
     asio::async_write(stream_, asio::buffer(text_), [self = shared_from_this()](LoadError error, size_t) {
       if (error) return self->fail("send: " + error.message());
@@ -226,6 +226,11 @@ Result<ServerUrl> parse_url(const std::string& url) {
   return made;
 }
 
+std::string host_and_port(const ServerUrl& url) {
+  const bool is_ipv6 = url.host.find(':') != std::string::npos;
+  return is_ipv6 ? fmt::format("[{}]:{}", url.host, url.port) : fmt::format("{}:{}", url.host, url.port);
+}
+
 Result<LoadResult> run_load(const RequestTrace& trace, const LoadOptions& options) {
   asio::io_context context(1);
   asio::ip::tcp::resolver resolver(context);
@@ -237,7 +242,7 @@ Result<LoadResult> run_load(const RequestTrace& trace, const LoadOptions& option
             .served = {},
             .ended = std::vector<bool>(trace.requests.size()),
             .open = trace.requests.size()};
-  if (error) return invalid_input(fmt::format("{}:{}: {}", options.url.host, options.url.port, error.message()));
+  if (error) return invalid_input(fmt::format("{}: {}", host_and_port(options.url), error.message()));
   for (const ArrivingRequest& request : trace.requests)
     load.served.push_back({.at_s = request.at_s, .prompt = request.prompt});
   load.begin = Clock::now();

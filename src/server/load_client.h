@@ -16,6 +16,8 @@ struct ServerUrl {
 };
 // "http://127.0.0.1:8080". Error: no such URL; other schemes than http.
 Result<ServerUrl> parse_url(const std::string& url);
+// As a Host header has it: "localhost:8080", "[::1]:8080".
+std::string host_and_port(const ServerUrl& url);
 
 struct LoadOptions {
   ServerUrl url;
