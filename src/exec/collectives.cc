@@ -142,9 +142,10 @@ Status agree(Transport& transport, const Status& mine, const Waiting& waiting) {
   }
   RETURN_IF_ERROR(broadcast(transport, &verdict, waiting));
   if (verdict == "0") return ok_status();
+  if (verdict.empty()) return failed("a rank did not say whether it is well: its report is empty");
   if (!mine.ok() && verdict.substr(1) == mine.error().message) return mine.error();  // with its place in the text
   Error error = failed(verdict.substr(1));
-  const int kind = verdict.empty() ? 0 : verdict[0] - '1';
+  const int kind = verdict[0] - '1';
   if (kind >= 0 && kind <= static_cast<int>(ErrorKind::lost)) error.kind = static_cast<ErrorKind>(kind);
   return error;
 }

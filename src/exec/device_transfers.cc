@@ -175,7 +175,7 @@ std::string DeviceRun::State::missing() {
     if (fifo.in_flight.empty()) continue;
     const uint32_t i = fifo.in_flight.front().instance;
     const std::string_view not_done = is_native(i)                      ? "has not ended   "
-                                      : instr(i).opcode == Opcode::send ? "has not got rid of"
+                                      : instr(i).opcode == Opcode::send ? "has not finished sending"
                                                                         : "has not received";
     text += fmt::format("\n  {} {}", not_done, describe(i));
   }

@@ -71,7 +71,7 @@ Result<RanOn> gather_ran_on(const Backend& own, Transport& transport, const Wait
   RanOn ran_on;
   for (const std::string& text : all) {
     const std::vector<int64_t> of_rank = from_text<int64_t>(text);
-    if (of_rank.size() != 5) return give_up(transport, "a rank answered otherwise where it ran");
+    if (of_rank.size() != 5) return give_up(transport, "a rank sent a malformed report of where it ran");
     ran_on.machine.push_back(static_cast<int>(of_rank[0]));
     ran_on.stands_in.push_back(of_rank[1] != 0);
     ran_on.process.push_back(of_rank[2]);

@@ -139,6 +139,20 @@ TEST(Collectives, AgreeGivesAllTheFirstError) {
   });
 }
 
+TEST(Collectives, AgreeRefusesAReportThatSaysNothing) {
+  on_all(3, [](Transport& transport) {
+    if (transport.rank() == 1) {  // takes part as agree() does, without a word
+      std::string verdict;
+      EXPECT_TRUE(gather(transport, verdict, {}).ok());
+      EXPECT_TRUE(broadcast(transport, &verdict, {}).ok());
+      return;
+    }
+    const Status all = agree(transport, ok_status(), {});
+    ASSERT_FALSE(all.ok());
+    EXPECT_THAT(all.error().message, ::testing::HasSubstr("its report is empty"));
+  });
+}
+
 TEST(Collectives, PatienceEndsAndSaysWhatIsMissing) {
   on_all(2, [](Transport& transport) {
     if (transport.rank() == 1) return;  // never comes
