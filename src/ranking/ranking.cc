@@ -303,30 +303,31 @@ std::optional<double> within_bound(const Ranking& ranking) {
 
 Result<TimedPlan> time_plan(const Scenario& scenario, const Graph& optimized, const Plan& plan,
                             std::optional<int> noise_run, const Scenario* timed_by, const Tier& tier) {
+  CHECK(!noise_run || timed_by == nullptr, "a run of the noise is of the scenario itself");
   if (noise_run && !scenario.noise) return no_noise(scenario, "a run of it");
   if (noise_run && (*noise_run < 0 || *noise_run >= scenario.noise->runs))
     return invalid_input(fmt::format("the scenario's noise has runs 1 … {}", scenario.noise->runs));
   if (noise_run) RETURN_IF_ERROR(check_noise(scenario, tier));
+  const Cluster& cluster = timed_by != nullptr ? timed_by->cluster : scenario.cluster;
   const CostTable costs = cost_table(scenario, optimized.name);
   ASSIGN_OR_RETURN(const PreparedModel prepared, prepare_model(scenario, optimized, plan.micro_batches));
   ASSIGN_OR_RETURN(LoweredPlan lowered, lower_plan(scenario, prepared, plan, costs));
   RETURN_IF_ERROR(verify(lowered.program));
   if (noise_run) {
-    const NoiseKeys keys = noise_keys(lowered.program, lowered.dependencies, lowered.timed, scenario.cluster);
-    disturb(lowered.timed, *scenario.noise, scenario.cluster, keys, *noise_run);
+    const NoiseKeys keys = noise_keys(lowered.program, lowered.dependencies, lowered.timed, cluster);
+    disturb(lowered.timed, *scenario.noise, cluster, keys, *noise_run);
   }
   if (timed_by != nullptr) {
     const CostTable others = cost_table(*timed_by, optimized.name);
-    ASSIGN_OR_RETURN(lowered.timed, timed_graph_of(lowered, timed_by->cluster, others));
-    lowered.load = load_of(lowered.timed, timed_by->cluster, lowered.program.devices.size());
+    ASSIGN_OR_RETURN(lowered.timed, timed_graph_of(lowered, cluster, others));
+    lowered.load = load_of(lowered.timed, cluster, lowered.program.devices.size());
   }
   const std::vector<const TimedGraph*> graphs = {&lowered.timed};
-  ASSIGN_OR_RETURN(const std::vector<Timing> timings,
-                   simulate_all(tier, timed_by != nullptr ? timed_by->cluster : scenario.cluster, graphs));
+  ASSIGN_OR_RETURN(const std::vector<Timing> timings, simulate_all(tier, cluster, graphs));
   TimedPlan timed;
   timed.estimate = estimate_of(scenario, lowered, timings[0]);
-  timed.breakdown = break_down(lowered.timed, timings[0], scenario.cluster);
-  add_breakdown(lowered, timed.breakdown, scenario.cluster, timed.estimate);
+  timed.breakdown = break_down(lowered.timed, timings[0], cluster);
+  add_breakdown(lowered, timed.breakdown, cluster, timed.estimate);
   timed.decided = lowered.timed.online ? decisions_of(lowered.timed, timings[0], lowered.program.devices.size())
                                        : static_order(lowered.program);
   timed.trace = to_trace(lowered.program, lowered.dependencies, lowered.timed, timings[0]);
