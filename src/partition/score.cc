@@ -21,6 +21,9 @@ std::vector<size_t> roots_of(const Graph& graph) {
   return root;
 }
 
+// Devices of a group that share each micro-batch.
+size_t shards_of(const Stage& stage) { return stage.split ? stage.split->shares.size() : 1; }
+
 std::vector<double> sums_before(const std::vector<double>& values) {
   std::vector<double> sums(1, 0.0);
   for (const double value : values) sums.push_back(sums.back() + value);
@@ -243,140 +246,183 @@ std::vector<Scorer::Needed> Scorer::needed_at(const std::vector<Stage>& stages) 
   return needed;
 }
 
-Score Scorer::score(const std::vector<Stage>& stages, const PlanLoads* loads) const {
-  const int micro_batches = costs_.micro_batches;
-  std::vector<std::vector<StagePlace>> places(stages.size() + 2);  // source, stages, sink
-  double busiest = 0;  // seconds by which a resource's whole work exceeds its part of the fill
-  double fill = 0;
-  const auto endpoint = [&](HostId host) {
-    for (const Stage& stage : stages) {
-      for (const DeviceId device : stage.devices) {
-        if (cluster_.device(device).host == host) return StagePlace{device, host, 1};
+// A device of the plan that is on this host, or the host alone.
+StagePlace Scorer::endpoint(const std::vector<Stage>& stages, HostId host) const {
+  for (const Stage& stage : stages) {
+    for (const DeviceId device : stage.devices) {
+      if (cluster_.device(device).host == host) return StagePlace{device, host, 1};
+    }
+  }
+  return StagePlace{DeviceId(), host, 1};
+}
+
+// Seconds of one micro-batch by each of the stage's groups of devices, which are replicas. loads: of the groups.
+void Scorer::time_groups(const Stage& stage, const std::vector<SplitLoad>* loads, std::vector<double>& groups) const {
+  const size_t shards = shards_of(stage);
+  std::vector<double> alone;  // all of it by each device of a group
+  groups.clear();
+  for (size_t d = 0; d + shards <= stage.devices.size(); d += shards) {
+    if (loads != nullptr) {
+      groups.push_back((*loads)[d / shards].seconds);
+    } else if (shards == 1) {
+      groups.push_back(seconds(stage.devices[d], stage.begin, stage.end));
+    } else {
+      alone.clear();
+      for (size_t k = 0; k < shards; ++k) alone.push_back(seconds(stage.devices[d + k], stage.begin, stage.end));
+      groups.push_back(shared_seconds(alone));
+    }
+  }
+}
+
+// What a micro-batch takes of the lanes to and from each group; none where that is no reason for shares.
+void Scorer::find_ways(const std::vector<Stage>& stages, size_t s, const std::vector<SplitLoad>* loads,
+                       Placed& placed) const {
+  const Stage& stage = stages[s];
+  placed.ways.clear();
+  if (placed.groups.size() < 2 || (stage.split && loads == nullptr)) return;
+  placed.ways.resize(placed.groups.size());
+  const size_t shards = shards_of(stage);
+  for (size_t i = 0; i < stage.devices.size(); ++i) {
+    const SplitLoad* load = loads == nullptr ? nullptr : &(*loads)[i / shards];
+    const double all = load == nullptr ? 1 : std::accumulate(load->compute.begin(), load->compute.end(), 0.0);
+    const double part = load == nullptr || all <= 0 ? 1 : load->compute[i % shards] / all;
+    const StagePlace place{stage.devices[i], cluster_.device(stage.devices[i]).host};
+    LaneSeconds& way = placed.ways[i / shards];
+    if (placed.places[s].size() == 1) add_way(way, network_, placed.places[s][0], place, placed.step_bytes[s] * part);
+    if (s + 1 == stages.size()) add_way(way, network_, place, placed.places.back()[0], placed.step_bytes.back() * part);
+  }
+}
+
+// A group's devices: what each computes, and what they send each other. first: seconds of the stage's fastest group.
+void Scorer::place_group(const Stage& stage, size_t group, int jobs, double first, const SplitLoad* load,
+                         Placed& placed, std::vector<StagePlace>& places) const {
+  const size_t shards = shards_of(stage);
+  const double seconds = placed.groups[group];
+  const double all = load == nullptr ? seconds : std::accumulate(load->compute.begin(), load->compute.end(), 0.0);
+  for (size_t k = 0; k < shards; ++k) {
+    const double compute = load == nullptr ? seconds : load->compute[k];
+    const DeviceId device = stage.devices[group * shards + k];
+    const HostId host = cluster_.device(device).host;
+    placed.device_seconds[device.index()] += jobs * compute + update_seconds(stage, device, load, k);
+    placed.device_first[device.index()] += std::min(first, compute);
+    places.push_back({device, host, static_cast<double>(jobs) / costs_.micro_batches, all > 0 ? compute / all : 1});
+    for (size_t to = 0; load != nullptr && to < shards; ++to) {
+      const double bytes = load->message_bytes[k * shards + to];
+      const double once = load->sum_bytes.empty() ? 0 : load->sum_bytes[k * shards + to];
+      if (bytes + once == 0) continue;
+      for (const uint32_t lane : network_.path(host, cluster_.device(stage.devices[group * shards + to]).host).lanes) {
+        placed.lanes.bytes[lane] += jobs * bytes + once;
+        placed.lanes.first[lane] += bytes * network_.lane_seconds_per_byte[lane];
       }
     }
-    return StagePlace{DeviceId(), host, 1};
-  };
-  places.front() = {endpoint(source_)};
-  places.back() = {endpoint(sink_)};
-  std::vector<double> device_seconds(cluster_.devices.size(), 0), device_first(cluster_.devices.size(), 0);
-  Lanes lanes;
+  }
+}
+
+void Scorer::place_stage(const std::vector<Stage>& stages, size_t s, const std::vector<SplitLoad>* loads,
+                         Placed& placed) const {
+  const Stage& stage = stages[s];
+  time_groups(stage, loads, placed.groups);
+  find_ways(stages, s, loads, placed);
+  const std::vector<int> jobs = share_jobs(costs_.micro_batches, placed.groups, placed.ways);
+  const double first = *std::min_element(placed.groups.begin(), placed.groups.end());
+  placed.fill += first;
+  for (size_t g = 0; g < jobs.size(); ++g) {
+    if (stage.split && loads == nullptr)  // which of its devices is busy how long depends on the shares; no places
+      placed.busiest = std::max(placed.busiest, jobs[g] * placed.groups[g] - first);
+    else
+      place_group(stage, g, jobs[g], first, loads == nullptr ? nullptr : &(*loads)[g], placed, placed.places[s + 1]);
+  }
+}
+
+// The bytes of all messages, by lane. False: two places that must exchange data are not connected.
+bool Scorer::add_messages(const std::vector<Needed>& needed, Placed& placed) const {
+  for (const Needed& need : needed) {
+    for (const StagePlace& x : placed.places[need.from]) {
+      for (const StagePlace& y : placed.places[need.to]) {
+        if (x.share * y.share == 0 || same_place(x, y)) continue;
+        const Path& path = network_.path(x.host, y.host);
+        if (!path.exists) return false;
+        const double bytes = need.bytes * x.share * x.part * y.share * y.part * costs_.micro_batches;
+        for (const uint32_t lane : path.lanes) placed.lanes.bytes[lane] += bytes;
+        if (costs_.step == nullptr || need.from == 0) continue;
+        for (const uint32_t lane : network_.path(y.host, x.host).lanes)
+          placed.lanes.bytes[lane] += bytes;  // its gradient
+      }
+    }
+  }
+  return true;
+}
+
+// The fastest way of a micro-batch from a place to the next. None: no two of them are connected.
+std::optional<Scorer::Passage> Scorer::fastest_passage(const Placed& placed, size_t p) const {
+  const double bytes = placed.step_bytes[p];
+  Passage fastest;
+  for (const StagePlace& x : placed.places[p]) {
+    for (const StagePlace& y : placed.places[p + 1]) {
+      const Path* path = same_place(x, y) ? nullptr : &network_.path(x.host, y.host);
+      const double time = path == nullptr ? 0
+                          : path->exists  ? path->latency + bytes * x.part * y.part * path->seconds_per_byte
+                                          : never;
+      if (time >= fastest.seconds) continue;
+      const bool has_gradient = path != nullptr && costs_.step != nullptr && p > 0;
+      fastest = {time, path, has_gradient ? &network_.path(y.host, x.host) : nullptr};
+    }
+  }
+  return fastest.seconds == never ? std::nullopt : std::optional(fastest);
+}
+
+// Messages from one place to the next are part of the fill. [p]: seconds of a micro-batch's from place p to p + 1;
+// empty: two of these are not connected.
+std::vector<double> Scorer::pass_messages(Placed& placed) const {
+  std::vector<double> messages(placed.places.size(), 0);
+  for (size_t p = 0; p + 1 < placed.places.size(); ++p) {
+    if (placed.step_bytes[p] == 0 || placed.places[p].empty() || placed.places[p + 1].empty()) continue;
+    const std::optional<Passage> fastest = fastest_passage(placed, p);
+    if (!fastest) return {};
+    const auto pass = [&](const Path& path) {
+      placed.fill += fastest->seconds;
+      for (const uint32_t lane : path.lanes) placed.lanes.first[lane] += fastest->seconds;
+    };
+    messages[p] = fastest->seconds;
+    if (fastest->there != nullptr) pass(*fastest->there);
+    if (fastest->back != nullptr && fastest->back->exists) pass(*fastest->back);
+  }
+  return messages;
+}
+
+Score Scorer::score(const std::vector<Stage>& stages, const PlanLoads* loads) const {
+  constexpr Score not_connected = {never, never, 0};
+  Placed placed;
+  placed.places.resize(stages.size() + 2);
+  placed.places.front() = {endpoint(stages, source_)};
+  placed.places.back() = {endpoint(stages, sink_)};
+  placed.device_seconds.assign(cluster_.devices.size(), 0);
+  placed.device_first = placed.device_seconds;
+  Lanes& lanes = placed.lanes;
   lanes.bytes.assign(network_.lane_seconds_per_byte.size(), 0);
   lanes.first = lanes.bytes;
   lanes.reduces.assign(lanes.bytes.size(), false);
   const std::vector<Needed> needed = needed_at(stages);
-  const std::vector<double> step_bytes = this->step_bytes(stages, needed);
-  std::vector<double> alone, groups;  // seconds of one micro-batch: of a group's devices, all of it each; of the groups
-  std::vector<LaneSeconds> ways;      // [group]
-  for (size_t s = 0; s < stages.size(); ++s) {
-    const Stage& stage = stages[s];
-    // Its groups of devices are replicas.
-    const size_t shards = stage.split ? stage.split->shares.size() : 1;
-    const bool is_loaded = stage.split && loads != nullptr;
-    groups.clear();
-    for (size_t d = 0; d + shards <= stage.devices.size(); d += shards) {
-      alone.clear();
-      for (size_t k = 0; k < shards; ++k) alone.push_back(seconds(stage.devices[d + k], stage.begin, stage.end));
-      groups.push_back(is_loaded ? (*loads)[s][d / shards].seconds : shards == 1 ? alone[0] : shared_seconds(alone));
-    }
-    ways.clear();
-    if (groups.size() > 1 && (!stage.split || is_loaded)) {
-      ways.resize(groups.size());
-      for (size_t i = 0; i < stage.devices.size(); ++i) {
-        const SplitLoad* load = is_loaded ? &(*loads)[s][i / shards] : nullptr;
-        const double all = load == nullptr ? 1 : std::accumulate(load->compute.begin(), load->compute.end(), 0.0);
-        const double part = load == nullptr || all <= 0 ? 1 : load->compute[i % shards] / all;
-        const StagePlace place{stage.devices[i], cluster_.device(stage.devices[i]).host};
-        if (places[s].size() == 1) add_way(ways[i / shards], network_, places[s][0], place, step_bytes[s] * part);
-        if (s + 1 == stages.size())
-          add_way(ways[i / shards], network_, place, places.back()[0], step_bytes.back() * part);
-      }
-    }
-    const std::vector<int> jobs = share_jobs(micro_batches, groups, ways);
-    const double first = *std::min_element(groups.begin(), groups.end());
-    fill += first;
-    for (size_t g = 0; g < jobs.size(); ++g) {
-      if (stage.split && !is_loaded) {  // which of its devices is busy how long depends on the shares; no places
-        busiest = std::max(busiest, jobs[g] * groups[g] - first);
-        continue;
-      }
-      const SplitLoad* load = is_loaded ? &(*loads)[s][g] : nullptr;
-      const double all = load == nullptr ? groups[g] : std::accumulate(load->compute.begin(), load->compute.end(), 0.0);
-      for (size_t k = 0; k < shards; ++k) {
-        const double compute = load == nullptr ? groups[g] : load->compute[k];
-        const DeviceId device = stage.devices[g * shards + k];
-        const HostId host = cluster_.device(device).host;
-        device_seconds[device.index()] += jobs[g] * compute + update_seconds(stage, device, load, k);
-        device_first[device.index()] += std::min(first, compute);
-        places[s + 1].push_back(
-            {device, host, static_cast<double>(jobs[g]) / micro_batches, all > 0 ? compute / all : 1});
-        for (size_t to = 0; load != nullptr && to < shards; ++to) {
-          const double bytes = load->message_bytes[k * shards + to];
-          const double once = load->sum_bytes.empty() ? 0 : load->sum_bytes[k * shards + to];
-          if (bytes + once == 0) continue;
-          for (const uint32_t lane : network_.path(host, cluster_.device(stage.devices[g * shards + to]).host).lanes) {
-            lanes.bytes[lane] += jobs[g] * bytes + once;
-            lanes.first[lane] += bytes * network_.lane_seconds_per_byte[lane];
-          }
-        }
-      }
-    }
-  }
-  for (size_t d = 0; d < device_seconds.size(); ++d) busiest = std::max(busiest, device_seconds[d] - device_first[d]);
-
-  // Messages: by lane, and those from one place to the next are part of the fill.
-  for (const Needed& need : needed) {
-    for (const StagePlace& x : places[need.from]) {
-      for (const StagePlace& y : places[need.to]) {
-        if (x.share * y.share == 0 || same_place(x, y)) continue;
-        const Path& path = network_.path(x.host, y.host);
-        if (!path.exists) return {never, never, 0};
-        const double bytes = need.bytes * x.share * x.part * y.share * y.part * micro_batches;
-        for (const uint32_t lane : path.lanes) lanes.bytes[lane] += bytes;
-        if (costs_.step == nullptr || need.from == 0) continue;
-        for (const uint32_t lane : network_.path(y.host, x.host).lanes) lanes.bytes[lane] += bytes;  // its gradient
-      }
-    }
-  }
-  std::vector<double> messages(places.size(), 0);  // of a micro-batch, from place to place
-  for (size_t p = 0; p + 1 < places.size(); ++p) {
-    if (step_bytes[p] == 0 || places[p].empty() || places[p + 1].empty()) continue;
-    double fastest = never;
-    const Path* taken = nullptr;
-    const Path* back = nullptr;  // of gradients
-    for (const StagePlace& x : places[p]) {
-      for (const StagePlace& y : places[p + 1]) {
-        const bool here = same_place(x, y);
-        const Path* path = here ? nullptr : &network_.path(x.host, y.host);
-        const double time = here           ? 0
-                            : path->exists ? path->latency + step_bytes[p] * x.part * y.part * path->seconds_per_byte
-                                           : never;
-        if (time < fastest) {
-          fastest = time;
-          taken = path;
-          back = path == nullptr || costs_.step == nullptr || p == 0 ? nullptr : &network_.path(y.host, x.host);
-        }
-      }
-    }
-    if (fastest == never) return {never, never, 0};
-    fill += fastest;
-    messages[p] = fastest;
-    if (taken == nullptr) continue;
-    for (const uint32_t lane : taken->lanes) lanes.first[lane] += fastest;
-    if (back == nullptr || !back->exists) continue;
-    fill += fastest;
-    for (const uint32_t lane : back->lanes) lanes.first[lane] += fastest;
-  }
+  placed.step_bytes = step_bytes(stages, needed);
+  for (size_t s = 0; s < stages.size(); ++s)
+    place_stage(stages, s, stages[s].split && loads != nullptr ? &(*loads)[s] : nullptr, placed);
+  const std::vector<double>& of_device = placed.device_seconds;
+  for (size_t d = 0; d < of_device.size(); ++d)
+    placed.busiest = std::max(placed.busiest, of_device[d] - placed.device_first[d]);
+  if (!add_messages(needed, placed)) return not_connected;
+  const std::vector<double> messages = pass_messages(placed);
+  if (messages.empty()) return not_connected;
   // In training devices have other work while they wait for the stages behind theirs, and messages that reduce
   // gradients have other ones before and behind them than those of micro-batches.
   const bool is_step = costs_.step != nullptr &&
                        std::ranges::none_of(stages, [](const Stage& stage) { return stage.split.has_value(); });
-  double longest = is_step ? step_seconds(stages, places, messages, lanes) : fill + busiest;
-  if (!lanes.connected) return {never, never, 0};
+  double longest = is_step ? step_seconds(stages, placed.places, messages, lanes) : placed.fill + placed.busiest;
+  if (!lanes.connected) return not_connected;
   for (size_t lane = 0; lane < lanes.bytes.size(); ++lane) {
     const double busy = lanes.bytes[lane] * network_.lane_seconds_per_byte[lane];
-    longest = std::max(longest, lanes.reduces[lane] ? busy : fill + std::max(0.0, busy - lanes.first[lane]));
+    longest = std::max(longest, lanes.reduces[lane] ? busy : placed.fill + std::max(0.0, busy - lanes.first[lane]));
   }
-  return {longest, fill, *std::max_element(device_seconds.begin(), device_seconds.end())};
+  return {longest, placed.fill, *std::max_element(of_device.begin(), of_device.end())};
 }
 
 }  // namespace nlsplit::inline partition

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -36,6 +37,9 @@ struct StagePlace {
   double part = 1;   // of each of them
 };
 
+// Seconds that a job keeps link directions busy on its way to a machine and from it: lane of Network, seconds.
+using LaneSeconds = std::vector<std::pair<uint32_t, double>>;
+
 struct SplitLoad;
 using PlanLoads = std::vector<std::vector<SplitLoad>>;  // partition/split_load.h
 
@@ -69,6 +73,33 @@ class Scorer {
     std::vector<bool> reduces;         // replicas reduce gradients over it
     bool connected = true;             // who has to exchange data
   };
+  // A plan as far as it is placed.
+  struct Placed {
+    std::vector<std::vector<StagePlace>> places;       // [p]: the source, the stages, the sink
+    std::vector<double> step_bytes;                    // [p]: of step_bytes()
+    std::vector<double> device_seconds, device_first;  // [device]: its whole work, and the part that fills the pipeline
+    Lanes lanes;
+    double fill = 0;
+    double busiest = 0;          // seconds by which a resource's whole work exceeds its part of the fill
+    std::vector<double> groups;  // of the stage that is being placed: seconds of a micro-batch, by group
+    std::vector<LaneSeconds> ways;
+  };
+  // Of a micro-batch from a place to the next, and of its gradients back; nullptr: no messages.
+  struct Passage {
+    double seconds = never;
+    const Path* there = nullptr;
+    const Path* back = nullptr;
+  };
+  StagePlace endpoint(const std::vector<Stage>& stages, HostId host) const;
+  void time_groups(const Stage& stage, const std::vector<SplitLoad>* loads, std::vector<double>& groups) const;
+  void find_ways(const std::vector<Stage>& stages, size_t s, const std::vector<SplitLoad>* loads, Placed& placed) const;
+  void place_group(const Stage& stage, size_t group, int jobs, double first, const SplitLoad* load, Placed& placed,
+                   std::vector<StagePlace>& places) const;
+  void place_stage(const std::vector<Stage>& stages, size_t s, const std::vector<SplitLoad>* loads,
+                   Placed& placed) const;
+  bool add_messages(const std::vector<Needed>& needed, Placed& placed) const;
+  std::optional<Passage> fastest_passage(const Placed& placed, size_t p) const;
+  std::vector<double> pass_messages(Placed& placed) const;
   double update_seconds(const Stage& stage, DeviceId device, const SplitLoad* load, size_t shard) const;
   double reduce_seconds(const Stage& stage, std::vector<StagePlace> members, Lanes& lanes) const;
   double step_seconds(const std::vector<Stage>& stages, const std::vector<std::vector<StagePlace>>& places,
@@ -89,9 +120,6 @@ class Scorer {
 
 // What work takes if machines that take so long for all of it share it fairly: 1 / sum(1 / seconds).
 double shared_seconds(const std::vector<double>& seconds);
-
-// Seconds that a job keeps link directions busy on its way to a machine and from it: lane of Network, seconds.
-using LaneSeconds = std::vector<std::pair<uint32_t, double>>;
 
 // Whether jobs to all machines take as long on as many lanes, each of which as many of these machines use. (Two behind
 // one uplink are not like a third behind one of its own.)
