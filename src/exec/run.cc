@@ -23,6 +23,7 @@
 #include "exec/hand_out.h"
 #include "exec/nccl/transport_nccl.h"
 #include "exec/prepare.h"
+#include "exec/run_results.h"
 #include "graph/differentiate/step_graph.h"
 #include "program/text.h"
 #include "program/trace.h"
@@ -100,12 +101,6 @@ uint64_t hash_outputs(const DeviceProgram& device, std::byte* arena) {
   return hash;
 }
 
-double last_finish(const std::vector<Interval>& times) {
-  double last = 0;
-  for (const Interval& interval : times) last = std::max(last, interval.finish);
-  return last;
-}
-
 struct Repeats {
   std::vector<double> makespans;                  // on rank 0: of the slowest device; elsewhere its own
   std::vector<std::vector<double>> calibrations;  // on rank 0: [repeat][device]
@@ -161,25 +156,39 @@ bool wants_another(const RunOptions& options, const Repeats& repeats, double ela
   return repeats.makespans.size() < least || elapsed_s < options.duration_s;
 }
 
+// What repeats are made of, once everything is prepared.
+struct RunParts {
+  const Program& program;
+  const Dependencies& deps;
+  Backend& backend;
+  Transport& transport;
+  WorkWatch& watch;
+  std::vector<double> clock;           // DeviceRunOptions::clock
+  std::optional<OnlineDevice> online;  // none: the order of the Program
+  double predicted_s = 0;              // the longest computation
+};
+
 // All repeats, warm-up first. Rank 0 says after each whether there is another one.
-Result<Repeats> repeat(const Program& program, const Dependencies& deps, Backend& backend, Transport& transport,
-                       const RunOptions& options, std::vector<double> clock, std::optional<OnlineDevice> online,
-                       double predicted_s, WorkWatch& watch, Waiting waiting) {
+Result<Repeats> repeat(RunParts parts, const RunOptions& options, Waiting waiting) {
+  const Program& program = parts.program;
+  Backend& backend = parts.backend;
+  Transport& transport = parts.transport;
+  WorkWatch& watch = parts.watch;
   const int rank = transport.rank();
   const DeviceProgram& device = program.devices[static_cast<size_t>(rank)];
   std::byte* const arena = backend.host().data();
   const Reset reset(device, backend, options);
-  DeviceRun device_run(program, deps, rank, backend, transport,
+  DeviceRun device_run(program, parts.deps, rank, backend, transport,
                        {.watchdog_s = options.watchdog_s,
                         .cancelled = options.cancelled,
-                        .clock = std::move(clock),
-                        .online = std::move(online),
+                        .clock = std::move(parts.clock),
+                        .online = std::move(parts.online),
                         .calibrates = true,
                         .recorder = options.flight == nullptr ? nullptr : &options.flight->of(rank, transport.size()),
                         .watch = &watch});
   const WorkWatch::Watched watched(
       watch, {[&device_run] { return device_run.threads(); }, [&device_run] { return device_run.computes(); }});
-  double known_s = predicted_s;
+  double known_s = parts.predicted_s;
   watch.expect(known_s, "the predicted");
   waiting.what = "the comparison of the clocks";
   ASSIGN_OR_RETURN(CommonClock common, CommonClock::measure(transport, options.foreign_clocks_s, waiting));
@@ -239,68 +248,6 @@ Result<Repeats> repeat(const Program& program, const Dependencies& deps, Backend
   return repeats;
 }
 
-// The kept repeat nearest the median; all ranks must take the same.
-Result<size_t> choose_repeat(const RunResult& result, size_t kept, Transport& transport, const Waiting& waiting) {
-  size_t best = kept - 1;
-  if (transport.rank() == 0) {
-    const double middle = median(result.makespans_s);
-    const size_t skipped = result.makespans_s.size() - kept;
-    double least = std::numeric_limits<double>::infinity();
-    for (size_t r = skipped; r < result.makespans_s.size(); ++r) {
-      const double distance = std::abs(result.makespans_s[r] - middle);
-      if (distance >= least) continue;
-      best = r - skipped;
-      least = distance;
-    }
-  }
-  std::string text = as_text(std::vector<uint64_t>{best});
-  RETURN_IF_ERROR(broadcast(transport, &text, waiting));
-  const std::vector<uint64_t> received = from_text<uint64_t>(text);
-  if (received.size() != 1 || received[0] >= kept) return give_up(transport, "ranks disagree on the number of repeats");
-  return static_cast<size_t>(received[0]);
-}
-
-// What every rank has allocated; other ranks than 0 know their own only.
-Result<std::vector<Bytes>> gather_arenas(const Program& program, const Backend& own, Transport& transport,
-                                         const Waiting& waiting) {
-  const auto mine = static_cast<int64_t>(own.host().size());
-  ASSIGN_OR_RETURN(const std::vector<std::string> all, gather(transport, as_text(std::vector<int64_t>{mine}), waiting));
-  std::vector<Bytes> arenas;
-  for (const std::string& text : all) {
-    const std::vector<int64_t> of_rank = from_text<int64_t>(text);
-    if (of_rank.size() != 1) return give_up(transport, "a rank answered with other figures of its arena");
-    arenas.push_back(bytes(of_rank[0]));
-  }
-  arenas.resize(program.devices.size(), bytes(0));
-  arenas[static_cast<size_t>(transport.rank())] = bytes(mine);
-  return arenas;
-}
-
-Result<Trace> gather_trace(const Task& task, const std::vector<Interval>& own, const Backend& backend,
-                           Transport& transport, const Waiting& waiting) {
-  const Program& program = task.program();
-  const Dependencies& deps = task.dependencies;
-  Trace trace;
-  trace.fingerprint = task.fingerprint;
-  ASSIGN_OR_RETURN(trace.peak_bytes, gather_arenas(program, backend, transport, waiting));
-  ASSIGN_OR_RETURN(std::vector<std::string> all, gather(transport, as_text(own), waiting));
-  if (transport.rank() != 0) all.assign(program.devices.size(), "");
-  for (size_t d = 0; d < program.devices.size(); ++d) {
-    if (transport.rank() != 0 && static_cast<int>(d) != transport.rank()) continue;
-    const std::vector<Interval> times = transport.rank() == 0 ? from_text<Interval>(all[d]) : own;
-    if (times.size() != deps.device_begin[d + 1] - deps.device_begin[d]) {
-      return give_up(transport,
-                     fmt::format("device {} answered with another number of spans", program.devices[d].name));
-    }
-    for (size_t i = 0; i < times.size(); ++i) {
-      const Instance& at = deps.instances[deps.device_begin[d] + i];
-      trace.spans.push_back({at.device, at.slot, at.instr, times[i].start, times[i].finish});
-    }
-    trace.makespan = std::max(trace.makespan, last_finish(times));
-  }
-  return trace;
-}
-
 // Rank 0 knows who decides; all ranks get the same knowledge.
 Result<std::optional<Online>> shared_online(const Program& program, const std::optional<Online>& mine,
                                             Transport& transport, const Waiting& waiting) {
@@ -325,34 +272,7 @@ Result<OnlineDevice> online_device(const Program& program, const Dependencies& b
   return device;
 }
 
-// On rank 0, of all devices.
-Result<std::vector<std::vector<int>>> gather_decided(const std::vector<int>& mine, Transport& transport,
-                                                     const Waiting& waiting) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> all, gather(transport, as_text(mine), waiting));
-  std::vector<std::vector<int>> decided;
-  for (const std::string& text : all) decided.push_back(from_text<int>(text));
-  return decided;
-}
-
-// On rank 0.
-Result<size_t> sum_of(size_t mine, Transport& transport, const Waiting& waiting) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> all,
-                   gather(transport, as_text(std::vector<uint64_t>{mine}), waiting));
-  size_t sum = 0;
-  for (const std::string& text : all) {
-    for (const uint64_t one : from_text<uint64_t>(text)) sum += one;
-  }
-  return sum;
-}
-
 }  // namespace
-
-double median(std::vector<double> values) {
-  CHECK(!values.empty(), "the median of nothing");
-  std::sort(values.begin(), values.end());
-  const size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
 
 Status check_ranks(const Program& program, int ranks) {
   const size_t devices = program.devices.size();
@@ -412,8 +332,15 @@ Result<RunResult> run(const Program* whole, const Job& job, Transport& transport
     ASSIGN_OR_RETURN(nccl, open_nccl(program, library, *backend, transport, start));
   }
   Transport& moves = nccl ? static_cast<Transport&>(*nccl) : transport;
-  auto repeated = repeat(program, bound, *backend, moves, options, std::move(task.clock), std::move(turns),
-                         task.longest_computation_s, watch, waiting);
+  auto repeated = repeat({.program = program,
+                          .deps = bound,
+                          .backend = *backend,
+                          .transport = moves,
+                          .watch = watch,
+                          .clock = std::move(task.clock),
+                          .online = std::move(turns),
+                          .predicted_s = task.longest_computation_s},
+                         options, waiting);
   if (options.gpu.messages == GpuMessages::nccl) {
     waiting.what = "the end of NCCL";
     const Status closed = agree(transport, nccl ? nccl->close(waiting) : ok_status(), waiting);
@@ -425,10 +352,10 @@ Result<RunResult> run(const Program* whole, const Job& job, Transport& transport
   result.makespans_s = std::move(repeats.makespans);
   result.calibrations_s = std::move(repeats.calibrations);
   result.losses = std::move(repeats.losses);
-  ASSIGN_OR_RETURN(result.overruns, sum_of(repeats.overruns, transport, waiting));
+  ASSIGN_OR_RETURN(result.overruns, sum_of_all(repeats.overruns, transport, waiting));
   ASSIGN_OR_RETURN(result.clock_error_s, repeats.common->worst_error_s(transport, waiting));
   ASSIGN_OR_RETURN(result.ran_on, gather_ran_on(*backend, transport, waiting));
-  ASSIGN_OR_RETURN(const size_t chosen, choose_repeat(result, repeats.kept.size(), transport, waiting));
+  ASSIGN_OR_RETURN(const size_t chosen, choose_repeat(result.makespans_s, repeats.kept.size(), transport, waiting));
   ASSIGN_OR_RETURN(result.trace, gather_trace(task, repeats.kept[chosen], *backend, transport, waiting));
   if (online) {
     ASSIGN_OR_RETURN(result.decided, gather_decided(repeats.decided[chosen], transport, waiting));
