@@ -103,6 +103,17 @@ TEST_F(Figures, AreWrittenIntoThePages) {
   EXPECT_THAT(page, ::testing::HasSubstr("| resnet50 | 29 ms |\n| vgg16 | 68 ms |\n"));
 }
 
+// A column more than the page had.
+TEST_F(Figures, HaveAsManyColumnsAsTheirHead) {
+  const std::string rows = R"(["network", "time", "again"], ["resnet50", "31 ms", "30 ms"])";
+  results("4.2 s", rows);
+  EXPECT_EQ(figures("").code, 0);
+  EXPECT_THAT(value_of(read_file(scratch_ / "README.md")),
+              ::testing::HasSubstr("| network | time | again |\n|---|---|---|\n| resnet50 | 31 ms | 30 ms |\n"));
+  scratch_.write("docs/more.md", "# More\n\n| a | b | c |\n|---|---|\n| d | e | f |\n");
+  expect_refused("docs/more.md:4: 2 columns under a head of 3");
+}
+
 TEST_F(Figures, AreAddedFromAPage) {
   page("4.2 s", "31 ms", "60 s");
   scratch_.write("docs/more.md", "# More\n\nIt took 8 ms.\n");
