@@ -4,7 +4,6 @@
 
 #include <bit>
 #include <charconv>
-#include <cstring>
 #include <optional>
 #include <string_view>
 
@@ -193,16 +192,6 @@ Result<NpyRaw> read_npy_raw(const std::string& path) {
                     shape_text(header.shape), header.size, there));
   }
   return NpyRaw{std::move(header.type), std::move(header.shape), content.substr(header.begin)};
-}
-
-Result<NpyArray> read_npy(const std::string& path) {
-  ASSIGN_OR_RETURN(NpyRaw read, read_npy_raw(path));
-  if (read.type != "<f4") {
-    return unsupported(fmt::format("'{}' holds values of type '{}'; we read '<f4' (float32)", path, read.type));
-  }
-  NpyArray array{std::move(read.shape), std::vector<float>(read.raw.size() / sizeof(float))};
-  if (!read.raw.empty()) std::memcpy(array.values.data(), read.raw.data(), read.raw.size());
-  return array;
 }
 
 Status write_npy(const std::string& path, const NpyArray& array) {

@@ -1,4 +1,4 @@
-// NumPy's .npy files (format 1.0 and 2.0, little-endian, C order): float32 tensors in and out, others in.
+// NumPy's .npy files (format 1.0 and 2.0, little-endian, C order): arrays of numbers in, of float32 out.
 // Format: numpy/lib/format.py, "NPY format version 1.0".
 #pragma once
 
@@ -39,8 +39,6 @@ Result<NpyHeader> read_npy_header(std::string_view beginning, const std::string&
 // Errors: not an .npy file, Fortran order, elements that are no plain numbers or big-endian, a size that does not fit
 // the file.
 Result<NpyRaw> read_npy_raw(const std::string& path);
-// Errors: not an .npy file, another type than '<f4', Fortran order, a size that does not fit the file.
-Result<NpyArray> read_npy(const std::string& path);
 Status write_npy(const std::string& path, const NpyArray& array);
 
 }  // namespace nlsplit::inline base

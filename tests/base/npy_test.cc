@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "base/file.h"
+#include "testing/read_npy.h"
 #include "testing/value_of.h"
 
 namespace nlsplit {

@@ -23,6 +23,7 @@
 #include "program/verify.h"
 #include "sim/fast.h"
 #include "sim/simgrid/simgrid_tier.h"
+#include "testing/read_npy.h"
 #include "testing/value_of.h"
 #include "tools/run_program.h"
 

@@ -14,6 +14,7 @@
 #include "exec/programs.h"
 #include "program/saved.h"
 #include "testing/paths.h"
+#include "testing/read_npy.h"
 
 namespace nlsplit {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "base/npy.h"
 #include "fuzz/files.h"
+#include "testing/read_npy.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace nlsplit;

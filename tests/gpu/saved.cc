@@ -17,6 +17,7 @@
 #include "graph/passes/passes.h"
 #include "graph/passes/precision.h"
 #include "graph/zoo/zoo.h"
+#include "testing/read_npy.h"
 #include "tools/nlbench_check.h"
 #include "tools/nlbench_job.h"
 

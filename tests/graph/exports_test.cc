@@ -14,6 +14,7 @@
 #include "graph/passes/passes.h"
 #include "graph/reference/evaluate.h"
 #include "testing/paths.h"
+#include "testing/read_npy.h"
 
 namespace nlsplit {
 namespace {

@@ -15,6 +15,7 @@
 #include "graph/passes/passes.h"
 #include "graph/reference/evaluate.h"
 #include "testing/paths.h"
+#include "testing/read_npy.h"
 #include "testing/tensors.h"
 #include "testing/value_of.h"
 

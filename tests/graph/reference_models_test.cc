@@ -13,6 +13,7 @@
 #include "graph/reference/evaluate.h"
 #include "onnx_file.h"
 #include "testing/paths.h"
+#include "testing/read_npy.h"
 #include "testing/tensors.h"
 
 namespace nlsplit {

@@ -18,6 +18,7 @@
 #include "graph/safetensors/import.h"
 #include "graph/safetensors/safetensors_file.h"
 #include "testing/paths.h"
+#include "testing/read_npy.h"
 #include "testing/tensors.h"
 #include "testing/value_of.h"
 

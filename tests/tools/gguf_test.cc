@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/npy.h"
+#include "testing/read_npy.h"
 #include "testing/value_of.h"
 #include "tools/run_program.h"
 

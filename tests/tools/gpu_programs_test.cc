@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/npy.h"
+#include "testing/read_npy.h"
 #include "testing/value_of.h"
 #include "tools/run_program.h"
 

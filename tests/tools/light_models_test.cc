@@ -14,6 +14,7 @@
 #include "base/npy.h"
 #include "kernels/module/kernel_library.h"
 #include "testing/paths.h"
+#include "testing/read_npy.h"
 #include "testing/value_of.h"
 
 namespace nlsplit {
