@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "base/resident_memory.h"
+#include "exec/backends/instructions.h"
 #include "exec/device_run.h"
 #include "exec/distribute.h"
 #include "exec/hand_out.h"
@@ -37,10 +38,12 @@ class Executions {
   static constexpr size_t most_kept = 16;  // each has its dependencies, and a thread that waits
 
  public:
-  // `session`: this rank's part.
-  Executions(const Session& session, Backend& backend, Transport& transport, const RunOptions& options,
-             WorkWatch& watch, std::vector<double> clock)
-      : session_(session),
+  // `task`: whose part is this rank's. It must outlive this, as all that is borrowed.
+  Executions(const SessionTask& task, SessionInputs inputs, Backend& backend, Transport& transport,
+             const RunOptions& options, WorkWatch& watch)
+      : session_(task.part),
+        joined_(task.joined),
+        inputs_(std::move(inputs)),
         backend_(backend),
         transport_(transport),
         watch_(watch),
@@ -48,12 +51,42 @@ class Executions {
         options_{
             .watchdog_s = options.watchdog_s,
             .cancelled = options.cancelled,
-            .clock = std::move(clock),
+            .clock = task.clock,
             .recorder = options.flight == nullptr ? nullptr : &options.flight->of(transport.rank(), transport.size()),
             .watch = &watch} {}
 
-  // This device's part. Adds the losses that come here; `before`: executions so far.
+  // This device's part, after the copies within its caches. Adds the losses that come here; `before`: executions so
+  // far. Errors that the other ranks do not expect end the run.
   Status run(const Chosen& choice, size_t before, std::vector<ExecutionLoss>& losses) {
+    if (!choice.copies.empty())
+      RETURN_IF_ERROR(or_give_up(make_copies(choice.copies, joined_, transport_.rank(), backend_)));
+    if (!inputs_.change(choice.program)) {
+      if (choice.refill != Refill::none && backend_.runs_ahead()) return no_refill();
+      return run_at_once(choice, before, losses);
+    }
+    if (choice.refill != Refill::none) return no_refill();
+    Chosen one = choice;
+    one.times = 1;
+    for (int done = 0; done < choice.times; ++done) {
+      inputs_.next(choice.program, backend_.host().data());
+      RETURN_IF_ERROR(or_give_up(backend_.upload(of_kinds({BufferKind::input}))));
+      RETURN_IF_ERROR(run_at_once(one, before + static_cast<size_t>(done), losses));
+    }
+    return ok_status();
+  }
+
+ private:
+  Status or_give_up(const Status& status) {
+    if (!status.ok()) return give_up(transport_, status.error().message);
+    return ok_status();
+  }
+  Status no_refill() {
+    const std::string& name = joined_.devices[static_cast<size_t>(transport_.rank())].name;
+    return give_up(transport_, fmt::format("device {} cannot be given other inputs while it computes", name));
+  }
+
+  // All executions of the choice, which overlap.
+  Status run_at_once(const Chosen& choice, size_t before, std::vector<ExecutionLoss>& losses) {
     ASSIGN_OR_RETURN(Made* const made, of(choice));
     DeviceRun* const run = made->run.get();
     if (made->refills) made->refills->begin(choice.refill_with);
@@ -74,7 +107,6 @@ class Executions {
     return ok_status();
   }
 
- private:
   struct Made {
     std::unique_ptr<Sequence> sequence;
     std::unique_ptr<LossRecord> losses;
@@ -109,6 +141,8 @@ class Executions {
   }
 
   const Session& session_;
+  const Program& joined_;
+  SessionInputs inputs_;
   Backend& backend_;
   Transport& transport_;
   WorkWatch& watch_;
@@ -143,14 +177,62 @@ Result<Chosen> share(Chosen choice, Transport& transport, const Waiting& waiting
   return choice;
 }
 
-// Names are the device's.
-std::unordered_map<std::string_view, const Buffer*> buffers_by_name(const DeviceProgram& device) {
-  std::unordered_map<std::string_view, const Buffer*> by_name;
-  for (const Buffer& buffer : device.buffers) {
-    if (buffer.kind != BufferKind::view) by_name.emplace(buffer.name, &buffer);
+// The buffers of rank 0's device, as SessionState offers them.
+class OwnBuffers {
+ public:
+  OwnBuffers(const DeviceProgram& device, Backend& backend) : backend_(backend) {
+    for (const Buffer& buffer : device.buffers) {
+      if (buffer.kind != BufferKind::view) by_name_.emplace(buffer.name, &buffer);
+    }
   }
-  return by_name;
-}
+
+  // The functions of `state` borrow this.
+  void offer_to(SessionState& state) {
+    state.bytes = [this](std::string_view name, int instance) { return read(name, instance); };
+    state.fill = [this](std::string_view name, int instance, const std::function<void(std::span<std::byte>)>& with) {
+      with(input(name, instance));
+    };
+    state.write = [this](std::string_view name, int instance, std::span<const std::byte> bytes) {
+      const std::span<std::byte> there = input(name, instance);
+      CHECK(bytes.size() == there.size(), name);
+      std::ranges::copy(bytes, there.begin());
+    };
+  }
+
+  // Why a buffer could not be read.
+  const Status& looked() const { return looked_; }
+  // Inputs that were written since, to where the device computes.
+  Status upload_written() {
+    return std::exchange(written_, false) ? backend_.upload(of_kinds({BufferKind::input})) : ok_status();
+  }
+
+ private:
+  const Buffer* find(std::string_view name) const {
+    const auto found = by_name_.find(name);
+    return found == by_name_.end() ? nullptr : found->second;
+  }
+  std::span<std::byte> memory_of(const Buffer& buffer, int instance) const {
+    return {instance_data(buffer, instance, backend_.host().data()), static_cast<size_t>(size_of(buffer.type).value())};
+  }
+  std::span<const std::byte> read(std::string_view name, int instance) {
+    const Buffer* const buffer = find(name);
+    if (buffer == nullptr || instance >= buffer->instances || !looked_.ok()) return {};
+    looked_ = backend_.download([buffer](const Buffer& other) { return &other == buffer; });
+    if (!looked_.ok()) return {};
+    return memory_of(*buffer, instance);
+  }
+  std::span<std::byte> input(std::string_view name, int instance) {
+    const Buffer* const buffer = find(name);
+    CHECK(buffer != nullptr && buffer->kind == BufferKind::input && instance < buffer->instances, name);
+    written_ = true;
+    return memory_of(*buffer, instance);
+  }
+
+  Backend& backend_;
+  std::unordered_map<std::string_view, const Buffer*> by_name_;
+  Status looked_;
+  bool written_ = false;
+};
 
 // On rank 0, and on others whatever: they are told.
 Result<Chosen> next_choice(const Session& session, const ChooseNext& choose, const SessionState& state,
@@ -162,6 +244,52 @@ Result<Chosen> next_choice(const Session& session, const ChooseNext& choose, con
     return give_up(transport, fmt::format("session {} has no program number {}", session.name, choice.program));
   CHECK((choice.refill == Refill::none) == (choice.refill_with == nullptr), "a choice that refills says with what");
   return choice;
+}
+
+// One choice after the other, until rank 0 chooses the end. Without the losses of other ranks, outputs and states.
+Result<SessionResult> run_choices(const SessionTask& task, const ChooseNext& choose, Executions& executions,
+                                  Backend& backend, Transport& transport, const RunOptions& options,
+                                  const WorkWatch& watch, Waiting waiting) {
+  SessionResult result;
+  SessionState state;
+  OwnBuffers buffers(task.joined.devices[static_cast<size_t>(transport.rank())], backend);
+  buffers.offer_to(state);
+  state.still_here = [&] { transport.liveness().moved(); };
+  while (true) {
+    if (watch.overdue()) return transport.error();
+    const Clock::time_point start = Clock::now();
+    state.losses = result.losses;
+    waiting.what = fmt::format("the choice after {} executions", state.executions);
+    waiting.may_last = true;
+    ASSIGN_OR_RETURN(Chosen choice, next_choice(task.part, choose, state, transport));
+    if (!buffers.looked().ok()) return give_up(transport, buffers.looked().error().message);
+    ASSIGN_OR_RETURN(choice, share(std::move(choice), transport, waiting));
+    waiting.may_last = false;
+    if (choice.times <= 0) return result;
+    if (choice.program == of_states) {
+      waiting.what = "the states of all devices";
+      RETURN_IF_ERROR(agree(transport, backend.download(of_kinds({BufferKind::state})), waiting));
+      ASSIGN_OR_RETURN(std::vector<StateTensor> states,
+                       collect_states(task.joined, backend.host().data(), transport, waiting));
+      if (choice.take_states) choice.take_states(std::move(states));
+      continue;
+    }
+    if (const Status there = buffers.upload_written(); !there.ok()) return give_up(transport, there.error().message);
+    RETURN_IF_ERROR(executions.run(choice, state.executions, result.losses));
+    state.executions += static_cast<size_t>(choice.times);
+    if (!options.keep_choices) continue;
+    result.chosen.push_back(choice);
+    result.seconds.push_back(since(start));
+  }
+}
+
+// On rank 0 those of all ranks, in the order of their executions.
+Status collect_losses(std::vector<ExecutionLoss>& losses, Transport& transport, const Waiting& waiting) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> all, gather(transport, as_text(losses), waiting));
+  losses.clear();
+  for (const std::string& text : all) std::ranges::copy(from_text<ExecutionLoss>(text), std::back_inserter(losses));
+  std::ranges::sort(losses, {}, &ExecutionLoss::execution);
+  return ok_status();
 }
 
 }  // namespace
@@ -191,7 +319,6 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
   const Liveness::Work work(transport.liveness());
   WorkWatch watch(transport.liveness(), watch_options(transport, options));
   ASSIGN_OR_RETURN(SessionTask task, hand_out(whole, job, transport, waiting));
-  const Session& session = task.part;
   const Program& joined = task.joined;
   const DeviceProgram& device = joined.devices[static_cast<size_t>(transport.rank())];
   if (recorder != nullptr) recorder->name_device(device.name);
@@ -201,7 +328,7 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
   ASSIGN_OR_RETURN(const std::unique_ptr<Backend> backend,
                    prepare(joined, first, transport, options, cores.pins, waiting));
   std::byte* const arena = backend->host().data();
-  ASSIGN_OR_RETURN(SessionInputs inputs, SessionInputs::receive(session, joined, job, arena, transport, waiting));
+  ASSIGN_OR_RETURN(SessionInputs inputs, SessionInputs::receive(task.part, joined, job, arena, transport, waiting));
   if (options.poison) poison(device, arena);
   const auto place = [&](const Buffer& buffer, std::string_view raw) { return backend->place(buffer, raw); };
   RETURN_IF_ERROR(place_states(joined, job.states, place, transport, waiting));
@@ -211,92 +338,16 @@ Result<SessionResult> run_session(const Session* whole, const Job& job, const Ch
   if (options.check_numbers && backend->runs_ahead() && options.notice)
     options.notice(
         fmt::format("device {} does not look for NaN and infinity: the values stay on its GPU", device.name));
-  Executions executions(session, *backend, transport, options, watch, std::move(task.clock));
-
-  SessionResult result;
-  SessionState state;
-  const auto by_name = buffers_by_name(device);
-  const auto find_buffer = [&](std::string_view name) {
-    const auto found = by_name.find(name);
-    return found == by_name.end() ? nullptr : found->second;
-  };
-  Status looked;  // of reading the buffers that rank 0 requests
-  state.bytes = [&](std::string_view name, int instance) -> std::span<const std::byte> {
-    const Buffer* const buffer = find_buffer(name);
-    if (buffer == nullptr || instance >= buffer->instances || !looked.ok()) return {};
-    looked = backend->download([buffer](const Buffer& other) { return &other == buffer; });
-    if (!looked.ok()) return {};
-    return {arena + buffer->offset + instance * buffer->stride(), static_cast<size_t>(size_of(buffer->type).value())};
-  };
-  bool written = false;
-  state.fill = [&](std::string_view name, int instance, const std::function<void(std::span<std::byte>)>& with) {
-    const Buffer* const buffer = find_buffer(name);
-    CHECK(buffer != nullptr && buffer->kind == BufferKind::input && instance < buffer->instances, name);
-    with({arena + buffer->offset + instance * buffer->stride(), static_cast<size_t>(size_of(buffer->type).value())});
-    written = true;
-  };
-  state.write = [&](std::string_view name, int instance, std::span<const std::byte> bytes) {
-    state.fill(name, instance, [&](std::span<std::byte> there) {
-      CHECK(bytes.size() == there.size(), name);
-      std::ranges::copy(bytes, there.begin());
-    });
-  };
-  state.still_here = [&] { transport.liveness().moved(); };
+  Executions executions(task, std::move(inputs), *backend, transport, options, watch);
   waiting.what = "the start of the session";
   RETURN_IF_ERROR(barrier(transport, false, waiting));
   const Clock::time_point begun = Clock::now();
-  while (true) {
-    if (watch.overdue()) return transport.error();
-    const Clock::time_point start = Clock::now();
-    state.losses = result.losses;
-    waiting.what = fmt::format("the choice after {} executions", state.executions);
-    waiting.may_last = true;
-    ASSIGN_OR_RETURN(Chosen choice, next_choice(session, choose, state, transport));
-    if (!looked.ok()) return give_up(transport, looked.error().message);
-    ASSIGN_OR_RETURN(choice, share(std::move(choice), transport, waiting));
-    waiting.may_last = false;
-    if (choice.times <= 0) break;
-    if (choice.program == of_states) {
-      waiting.what = "the states of all devices";
-      RETURN_IF_ERROR(agree(transport, backend->download(of_kinds({BufferKind::state})), waiting));
-      ASSIGN_OR_RETURN(std::vector<StateTensor> states, collect_states(joined, arena, transport, waiting));
-      if (choice.take_states) choice.take_states(std::move(states));
-      continue;
-    }
-    if (std::exchange(written, false)) {
-      const Status uploaded = backend->upload(of_kinds({BufferKind::input}));
-      if (!uploaded.ok()) return give_up(transport, uploaded.error().message);
-    }
-    if (!choice.copies.empty()) {
-      const Status copied = make_copies(choice.copies, joined, transport.rank(), *backend);
-      if (!copied.ok()) return give_up(transport, copied.error().message);
-    }
-    const bool one_by_one = inputs.change(choice.program);
-    if (choice.refill != Refill::none && (one_by_one || backend->runs_ahead()))
-      return give_up(transport, fmt::format("device {} cannot be given other inputs while it computes", device.name));
-    for (int done = 0; done < choice.times; done += one_by_one ? 1 : choice.times) {
-      if (one_by_one) {
-        inputs.next(choice.program, arena);
-        const Status uploaded = backend->upload(of_kinds({BufferKind::input}));
-        if (!uploaded.ok()) return give_up(transport, uploaded.error().message);
-      }
-      Chosen now = choice;
-      if (one_by_one) now.times = 1;
-      RETURN_IF_ERROR(executions.run(now, state.executions + static_cast<size_t>(done), result.losses));
-    }
-    state.executions += static_cast<size_t>(choice.times);
-    if (!options.keep_choices) continue;
-    result.chosen.push_back(choice);
-    result.seconds.push_back(since(start));
-  }
+  ASSIGN_OR_RETURN(SessionResult result,
+                   run_choices(task, choose, executions, *backend, transport, options, watch, waiting));
   waiting.what = "the end of the session";
   RETURN_IF_ERROR(barrier(transport, false, waiting));
   result.elapsed_s = since(begun);
-  ASSIGN_OR_RETURN(const std::vector<std::string> losses, gather(transport, as_text(result.losses), waiting));
-  result.losses.clear();
-  for (const std::string& text : losses)
-    std::ranges::copy(from_text<ExecutionLoss>(text), std::back_inserter(result.losses));
-  std::ranges::sort(result.losses, {}, &ExecutionLoss::execution);
+  RETURN_IF_ERROR(collect_losses(result.losses, transport, waiting));
   const Status taken = backend->download(options.leave_states ? of_kinds({BufferKind::output})
                                                               : of_kinds({BufferKind::output, BufferKind::state}));
   RETURN_IF_ERROR(agree(transport, taken, waiting));
