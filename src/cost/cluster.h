@@ -103,6 +103,9 @@ struct MeasuredRoute {
   // data in the other direction.
   Seconds clear_to_send_delay = seconds(0);
   double largest_error = 0;  // of the two costs over the sizes measured, relative
+  // Messages above the eager limit move before their receivers are ready, too: the transport keeps what is not
+  // expected.
+  bool starts_early = false;
 };
 
 struct Route {
@@ -113,6 +116,7 @@ struct Route {
   Overheads overheads;  // none unless they were measured
   Seconds clear_to_send_delay = seconds(0);
   double largest_error = 0;  // MeasuredRoute
+  bool starts_early = false;
 };
 
 struct Cluster {

@@ -105,6 +105,7 @@ Result<NetworkProfile> read_network_profile(const std::string& path) {
       route.crossing = bytes_per_second(entry.at("crossing_bytes_per_s").get<double>());
       route.clear_to_send_delay =
           seconds(entry.at(entry.contains("answer_wait_s") ? "answer_wait_s" : "clear_to_send_delay_s").get<double>());
+      route.starts_early = entry.value("starts_early", false);
       if (entry.contains("median_of")) route.median_of = ends_of(entry.at("median_of"));
       const std::string name = fmt::format("{}: from '{}' to '{}'", path, route.from, route.to);
       if (!possible(route.eager) || !possible(route.rendezvous) || !possible(route.overheads) ||
@@ -130,7 +131,8 @@ Status write_network_profile(const std::string& path, const NetworkProfile& prof
                       {"overheads", to_json(route.overheads)},
                       {"largest_error", route.largest_error},
                       {"crossing_bytes_per_s", route.crossing.value()},
-                      {"clear_to_send_delay_s", route.clear_to_send_delay.value()}});
+                      {"clear_to_send_delay_s", route.clear_to_send_delay.value()},
+                      {"starts_early", route.starts_early}});
     if (!route.median_of.empty()) routes.back()["median_of"] = to_json(route.median_of);
   }
   const json file = {{"format", "nlsplit-network"},
@@ -163,7 +165,7 @@ void apply(const NetworkProfile& profile, Cluster& cluster) {
       }
     }
     cluster.routes.push_back({from, to, route.eager, route.rendezvous, route.overheads, meeting,
-                              route.clear_to_send_delay, route.largest_error});
+                              route.clear_to_send_delay, route.largest_error, route.starts_early});
   }
 }
 

@@ -21,6 +21,7 @@ struct NamedRoute {
   // Of large messages while others come the other way: each way's. 0: not measured, there is one way only.
   BytesPerSecond crossing{};
   Seconds clear_to_send_delay = seconds(0);  // cost/cluster.h, MeasuredRoute; 0 also: not measured
+  bool starts_early = false;                 // the same; false also: not measured
   // Not measured itself: its figures are the medians of these routes of the file, which were, and which the scenario
   // describes alike. Empty: measured.
   std::vector<RouteEnds> median_of = {};
@@ -37,7 +38,7 @@ struct NetworkProfile {
 // JSON {"format": "nlsplit-network", "version": 4, "machine": …, "transport": …, "eager_limit_bytes": …, "routes":
 // [{"from", "to", "eager": {"latency_s", "bytes_per_s"}, "rendezvous": {…}, "overheads": {"sender_s_per_byte",
 // "receiver_s_per_byte", "slowed", "busy_s", "held_s", "handover_s_per_byte"}, "largest_error", "crossing_bytes_per_s",
-// "clear_to_send_delay_s"}]}, and "median_of": [{"from", "to"}] where a route was not measured itself.
+// "clear_to_send_delay_s", "starts_early"}]}, and "median_of": [{"from", "to"}] where a route was not measured itself.
 // Errors: not JSON, another format or version, missing or impossible figures, a route twice, the median of a route that
 // the file did not measure; each names the file and entry.
 Result<NetworkProfile> read_network_profile(const std::string& path);

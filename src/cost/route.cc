@@ -247,6 +247,7 @@ Result<Route> find_route(const Cluster& cluster, HostId from, HostId to) {
   route.overheads = way->overheads;
   route.clear_to_send_delay = way->clear_to_send_delay;
   route.largest_error = way->largest_error;
+  route.starts_early = way->starts_early;
   if (way->meeting.valid()) route.hops.push_back({way->meeting, true});
   return route;
 }

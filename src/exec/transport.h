@@ -5,8 +5,10 @@
 //   const Transport::Request r = transport.irecv(peer, tag, room);     // posts; the bytes belong to the transport
 //   until … while (transport.test(r) == Transport::State::pending) transport.pause(rounds++);
 //
-// Messages of one (source, destination, tag) arrive in the order they were sent. Both ends give the size; different
-// sizes are an error. A class that wraps a transport must forward all functions, also those with a default.
+// Messages of one (source, destination, tag) arrive in the order they were sent. A message may leave before its
+// receiver expects it, but a sender that waits for the end of each of its messages is never more than some tens of MiB
+// ahead. Both ends give the size; different sizes are an error. A class that wraps a transport must forward all
+// functions, also those with a default.
 #pragma once
 
 #include <cstddef>

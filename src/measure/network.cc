@@ -103,6 +103,15 @@ Result<Seconds> measure_clear_to_send_delay(const LaunchArguments& arguments, co
   return seconds(std::max(0.0, waits));
 }
 
+Result<bool> measure_starts_early(const LaunchArguments& arguments, const std::string& set, const MessageTest& test) {
+  const std::string folder = set + "/" + test.folder, trace = folder + ".json";
+  ASSIGN_OR_RETURN(const ChildEnd end,
+                   launch(arguments, folder, {test.a, test.b}, {"--trace", trace, "--repeats", "1"}));
+  if (end.code != 0) return launch_error(end, fmt::format("messages between {} and {}", test.a, test.b));
+  ASSIGN_OR_RETURN(const std::string text, read_file(trace));
+  return left_early(text, trace);
+}
+
 namespace {
 
 // A slot of a saved busy pair then computes for so long, or for as long as it did.

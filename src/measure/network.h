@@ -45,6 +45,10 @@ Result<BusyFigures> measure_overheads(const LaunchArguments& arguments, const st
 Result<Seconds> measure_clear_to_send_delay(const LaunchArguments& arguments, const std::string& set,
                                             const ClearToSendTest& test);
 
+// MeasuredRoute::starts_early of messages from test.a to test.b: whether the sender is done with them long before their
+// receiver is ready.
+Result<bool> measure_starts_early(const LaunchArguments& arguments, const std::string& set, const MessageTest& test);
+
 // How many seconds longer than `alone` a message of a test takes while both ends compute: the median of some runs, at
 // least zero. They compute for as long as two messages take, as computation_s (the time of a computation) says; at most
 // the test's number of computations.

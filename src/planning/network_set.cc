@@ -43,6 +43,8 @@ constexpr double computation_s = 5e-6;
 constexpr int emulated_computations = 8;
 constexpr double stage_s = 1e-3;
 
+constexpr double late_by = 6;  // messages' times
+
 class NetworkSet {
  public:
   NetworkSet(const Loaded& loaded, std::string dir, Bytes eager_limit)
@@ -106,6 +108,7 @@ class NetworkSet {
       const Device *sender = device_on(from), *receiver = device_on(to);
       if (sender == nullptr || receiver == nullptr) continue;
       RETURN_IF_ERROR(add_clear_to_send(*sender, *receiver));
+      RETURN_IF_ERROR(add_late_receiver(*sender, *receiver));
       // Emulated compute mostly sleeps, and its processor has time for messages.
       if (sender->slowdown == 0 && receiver->slowdown == 0) RETURN_IF_ERROR(add_busy_pairs(*sender, *receiver));
     }
@@ -175,6 +178,22 @@ class NetworkSet {
                            clear_to_send_pair(test.a, test.b, sender.level, receiver.level, options)));
     }
     return ok_status();
+  }
+
+  // The receiver computes for several times as long as a message takes. Few bytes in all: a transport does not keep any
+  // number of them (start_mpi).
+  Status add_late_receiver(const Device& sender, const Device& receiver) {
+    ASSIGN_OR_RETURN(const Route route, find_path(cluster_, sender.host, receiver.host));
+    LateReceiverOptions options;
+    options.eager_limit = set_.eager_limit;
+    const auto bytes = static_cast<int64_t>(route.narrowest.value() * long_s) / 64 * 64;
+    options.message_bytes = std::max(std::min<int64_t>(bytes, 3 << 20), above_limit());
+    const double moves_s = static_cast<double>(options.message_bytes) / route.narrowest.value();
+    options.computations = static_cast<int>(std::clamp(late_by * moves_s, late_by * 1e-3, 0.6) / computation_s);
+    const MessageTest test{fmt::format("l{}", set_.late.size() + 1), name(sender.host.index()),
+                           name(receiver.host.index()), options.message_bytes * options.messages, options.messages};
+    set_.late.push_back(test);
+    return save(test.folder, late_receiver(test.a, test.b, sender.level, receiver.level, options));
   }
 
   Status add_busy_pairs(const Device& sender, const Device& receiver) {

@@ -31,15 +31,15 @@ class Idleness {
       const Activity& activity = graph_.activities[i];
       if (!activity.is_transfer) break;
       const Cause ready = cause_of(i, Gate::start), posted = cause_of(i, Gate::post);
-      // Nothing moves for a recv to be posted; and an eager message may be there before its recv.
+      // Nothing moves for a recv to be posted; and a message that does not wait for it may be there before.
       const bool there_before =
-          activity.eager && cause.event == Event::delivered && timing_.posted[i] >= timing_.finish[i];
+          !activity.waits && cause.event == Event::delivered && timing_.posted[i] >= timing_.finish[i];
       if (cause.event == Event::posted || there_before) {
         cause = posted;
         continue;
       }
       // The handshake, a card's turn and the way are all the network's time.
-      const bool on_receiver = !activity.eager && timing_.posted[i] > timing_.start[i];
+      const bool on_receiver = activity.waits && timing_.posted[i] > timing_.start[i];
       const double could_move = on_receiver ? timing_.posted[i] : timing_.start[i];
       if (cause.event != Event::ready) {
         const double begin = std::clamp(could_move, from, to);

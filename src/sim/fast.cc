@@ -32,7 +32,8 @@ void sweep(const TimedGraph& graph, const ScaledLinks& links, Timing& timing) {
     const auto [start, post] = gate;
     const Activity& activity = graph.activities[i];
     double moves = start;
-    if (activity.is_transfer && !activity.eager) moves = std::max(start, post) + activity.handshake * links.latency;
+    if (activity.is_transfer && !activity.eager)
+      moves = (activity.waits ? std::max(start, post) : start) + activity.handshake * links.latency;
     const double sent = moves + (activity.is_transfer ? activity.duration * way : activity.duration);
     double finish = sent, posted = sent;
     if (activity.is_transfer) {

@@ -22,8 +22,8 @@ double from_gate(const Activity& activity, Gate gate, AfterEvents events) {
       std::max({handshake + activity.until_released() + after(events, Event::released),
                 moved + after(events, Event::sent), moved + activity.latency + after(events, Event::delivered)});
   if (gate == Gate::start) return std::max(after(events, Event::ready), way);
-  // An eager message may be there already when its recv is posted.
-  return std::max(after(events, Event::posted), activity.eager ? after(events, Event::delivered) : way);
+  // A message that does not wait for it may be there already when its recv is posted.
+  return std::max(after(events, Event::posted), activity.waits ? way : after(events, Event::delivered));
 }
 
 }  // namespace

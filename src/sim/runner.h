@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/readiness.h"
+#include "sim/answers.h"
 #include "sim/event_queue.h"
 #include "sim/online.h"
 #include "sim/runner_state.h"
@@ -32,7 +33,7 @@ template <class Clock>
 class Runner {
  public:
   Runner(const TimedGraph& graph, Timing& timing, Clock& clock)
-      : graph_(graph), timing_(timing), clock_(clock), left_(graph.activities.size()) {
+      : graph_(graph), timing_(timing), clock_(clock), left_(graph.activities.size()), answers_(graph, timing, life_) {
     const size_t count = graph.activities.size();
     for (auto* times : {&timing.posted, &timing.start, &timing.moves, &timing.sent, &timing.finish})
       times->assign(count, 0);
@@ -256,7 +257,7 @@ class Runner {
     fire(i, Event::posted);
     if (life_[i].arrived) {
       finish(i, now);
-    } else if (has(i, Event::ready) && !graph_.activities[i].eager) {
+    } else if (has(i, Event::ready) && graph_.activities[i].waits) {
       shake_hands(i, now);
     }
   }
@@ -267,17 +268,16 @@ class Runner {
     fire(i, Event::ready);
     if (graph_.activities[i].eager) {
       ask_for_lane(i, now);
-    } else if (has(i, Event::posted)) {
+    } else if (!graph_.activities[i].waits || has(i, Event::posted)) {
       shake_hands(i, now);
     }
   }
 
   void shake_hands(uint32_t i, double now) {
-    const double handshake = graph_.activities[i].handshake + clear_to_send_delay(i);
-    if (graph_.clear_to_send_waits) {
-      timing_.moves[i] = now + handshake;  // at the earliest
-      if (graph_.activities[i].duration > 0) on_way_[way_of(i)].push_back(i);
-    }
+    const double handshake = graph_.activities[i].handshake + answers_.delay(i);
+    answers_.hold_up_others(i);
+    timing_.moves[i] = now + handshake;  // at the earliest
+    answers_.add(i);
     if (handshake > 0) {
       clock_.at(now + handshake, i, Step::handshake_done);
     } else {
@@ -300,37 +300,7 @@ class Runner {
     ask_for_lane(i, now);
   }
 
-  // How long what moves from the receiver of message i to its sender keeps the receiver's answer back. What is answered
-  // itself after i was asked for moves after that answer, and is late: its own answer comes behind the request of i.
-  double clear_to_send_delay(uint32_t i) {
-    const Activity& transfer = graph_.activities[i];
-    if (transfer.clear_to_send_delay <= 0) return 0;
-    const auto found = on_way_.find(way_of(transfer.peer, transfer.device));
-    if (found == on_way_.end()) return 0;
-    double wait = 0;
-    for (const uint32_t other : found->second) {
-      const Activity& ahead = graph_.activities[other];
-      if (!ahead.eager && answered(other) > timing_.start[i]) {
-        const double waits =
-            timing_.moves[other] - ahead.handshake - std::max(life_[other].ready, timing_.posted[other]);
-        life_[other].answered_late = std::max(0.0, requested(i) - (answered(other) + waits));
-        continue;
-      }
-      wait += std::max(0.0, timing_.moves[other] + ahead.duration - answered(i));
-    }
-    return std::min(wait, transfer.clear_to_send_delay);
-  }
-
-  // When the request for a message above the eager limit is at its receiver, and when that answers.
-  double requested(uint32_t i) const { return life_[i].ready + graph_.activities[i].request; }
-  double answered(uint32_t i) const { return std::max(requested(i), timing_.posted[i]); }
-
-  uint64_t way_of(int from, int to) const {
-    return static_cast<uint64_t>(from) * graph_.host_of_device.size() + static_cast<uint64_t>(to);
-  }
-  uint64_t way_of(uint32_t i) const { return way_of(graph_.activities[i].device, graph_.activities[i].peer); }
-
-  Lane& lane_of_transfer(const Activity& activity) { return lanes_[way_of(activity.device, activity.peer)]; }
+  Lane& lane_of_transfer(const Activity& activity) { return lanes_[DevicePair(activity)]; }
 
   // It could start.
   void ask_for_lane(uint32_t i, double now) {
@@ -384,7 +354,7 @@ class Runner {
         release(i, now);
     }
     if (activity.duration > 0) {
-      if (graph_.clear_to_send_waits && activity.eager) on_way_[way_of(i)].push_back(i);
+      if (activity.eager) answers_.add(i);
       clock_.flow(i, now);
     } else {
       flow_done(i, now);  // nothing to move, or no distance
@@ -413,14 +383,14 @@ class Runner {
   void flow_done(uint32_t i, double now) {
     const Activity& activity = graph_.activities[i];
     if (!life_[i].delayed) {
-      if (const double late = delay(i, now) + life_[i].answered_late; late > 0) {
+      if (const double late = delay(i, now) + answers_.late(i); late > 0) {
         life_[i].delayed = true;
         clock_.at(now + late, i, Step::flow_done);
         return;
       }
     }
     timing_.sent[i] = now;
-    if (graph_.clear_to_send_waits) std::erase(on_way_[way_of(i)], i);
+    answers_.remove(i);
     if (activity.sender_overhead > 0) steal(activity.device, activity.sender_overhead);
     if (activity.receiver_overhead > 0) steal(activity.peer, activity.receiver_overhead);
     if (const int card = card_of(activity); card >= 0) {
@@ -446,8 +416,8 @@ class Runner {
 
   // What was answered late is handed over late.
   void release_or_wait(uint32_t i, double now) {
-    Life& life = life_[i];
-    if (const double late = life.answered_late - std::exchange(life.waited_for_answer, life.answered_late); late > 0)
+    const double late = answers_.late(i) - std::exchange(life_[i].waited_for_answer, answers_.late(i));
+    if (late > 0)
       clock_.at(now + late, i, Step::released);
     else
       release(i, now);
@@ -470,12 +440,11 @@ class Runner {
   std::vector<double> stolen_;         // by device: seconds that messages took from it so far
   std::vector<double> computed_;       // by device: seconds it computed until its last block's end
   std::vector<double> ends_computed_;  // by activity: what its ends had when it began to move; empty: nothing is slowed
-  // [way_of]: messages that move or have asked to, while answers may wait
-  std::unordered_map<uint64_t, std::vector<uint32_t>> on_way_;
-  std::vector<Card> cards_;                   // by host; empty without a window
-  std::vector<int> asked_;                    // cards that may have something to take
-  std::optional<Turns> turns_;                // online
-  std::unordered_map<uint64_t, Lane> lanes_;  // online: [way_of]
+  Answers answers_;
+  std::vector<Card> cards_;                                       // by host; empty without a window
+  std::vector<int> asked_;                                        // cards that may have something to take
+  std::optional<Turns> turns_;                                    // online
+  std::unordered_map<DevicePair, Lane, DevicePair::Hash> lanes_;  // online
 };
 
 }  // namespace nlsplit::inline sim

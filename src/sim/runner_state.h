@@ -16,8 +16,7 @@ struct Life {
   bool arrived = false;
   bool ends_seen = false;        // whether they computed when its handshake was to end
   bool delayed = false;          // by computing at its ends, or its answer
-  double answered_late = 0;      // seconds by which its answer came behind another request
-  double waited_for_answer = 0;  // of that, what its release has waited for
+  double waited_for_answer = 0;  // seconds of Answers::late that its release has waited for
 };
 
 // The block under way on a device.

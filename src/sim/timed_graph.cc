@@ -222,6 +222,7 @@ class Builder {
     Activity activity;
     activity.is_transfer = true;
     activity.eager = size <= program_.eager_limit;
+    activity.waits = !activity.eager;
     activity.device = at.device;
     activity.peer = instr.peer;
     activity.first_instance = send;
@@ -231,17 +232,18 @@ class Builder {
       ASSIGN_OR_RETURN(activity.route, route_between(at.device, instr.peer));
       const Route& route = graph_.routes[static_cast<size_t>(activity.route)];
       const MessageCost& cost = activity.eager ? route.eager : route.rendezvous;
+      activity.waits = !activity.eager && !route.starts_early;
       activity.duration = (size / cost.bandwidth).value();
-      activity.latency = route.eager.latency.value();
-      activity.request = (std::min(size, program_.eager_limit) / cost.bandwidth).value();
+      activity.latency = (activity.waits ? route.eager : cost).latency.value();
+      if (activity.waits) activity.request = (std::min(size, program_.eager_limit) / cost.bandwidth).value();
       activity.queued = route.overheads.held;
       graph_.has_queues = graph_.has_queues || activity.queued > 0;
       if (!activity.eager) {
-        activity.handshake = std::max(0.0, (cost.latency - route.eager.latency).value());
+        if (activity.waits) activity.handshake = std::max(0.0, (cost.latency - route.eager.latency).value());
         activity.slowed = route.overheads.slowed;
         activity.handover = route.overheads.handover * static_cast<double>((size - program_.eager_limit).value());
         activity.busy = route.overheads.busy;
-        activity.clear_to_send_delay = route.clear_to_send_delay.value();
+        if (activity.waits) activity.clear_to_send_delay = route.clear_to_send_delay.value();
       }
       activity.sender_overhead = route.overheads.sender * activity.bytes;
       activity.receiver_overhead = route.overheads.receiver * activity.bytes;

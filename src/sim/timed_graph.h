@@ -7,35 +7,36 @@
 //
 // An activity is a *block* (a run of compute-stream instances of one slot with no edge to another stream inside) or a
 // *transfer* (a send and its recv).
-//   block      starts when its device is free and its edges are met; lasts the sum of its kernels' costs
-//   transfer   ready: its data is written and it is at the head of its FIFO
-//              starts at ready (eager), else at max(ready, posted) + handshake; with a card window, when the card takes
-//              it; sent = start + bytes/bandwidth (longer where others share the way);  arrives = sent + latency
-//              delivered = arrives, and not before posted;  recvs of one FIFO are posted in order
-//              the next of its FIFO can move at sent; the sender's buffer is free at ready (eager: it was copied) or
-//              released
-//   released   a sender is done with a message when its MPI and its socket hold the rest (`queued` at most); they take
-//              `handover` for what the request does not carry, if they have room, once the request has passed and is
-//              answered. Its buffer is free then. Where others share the way that is when the rest would be `queued` if
-//              they did not
-//   asked      a sender that is done asks for the next of its FIFO: Timing::start of a transfer. That request travels
-//              behind the rest, so it begins to move at ready
-//   answer     the request for a larger message carries its first bytes, as many as the eager limit (Open MPI's ob1),
-//              so it is there `request` later. A handshake is longer by what has then to pass, alone, from its receiver
-//              to its sender, but at most by clear_to_send_delay: the receiver's answer waits behind it. A message the
-//              other way that is answered after this one was asked for does not keep this one's answer back: its own
-//              answer comes behind this request, so much later
-//   overhead   when a transfer's last byte moves, the block that runs on its sender at that moment ends sender_overhead
-//   later, and the one on its receiver receiver_overhead: a CPU that moves bytes does not compute. What a device that
-//   waits spends on messages is part of what they take.
-//   slowed     while both its ends compute a message above the eager limit needs 1 + slowed times as long, while one
-//              does 1 + slowed / 2; its handshake is longer by `busy` if both compute then
-//   company    while k other devices of its machine compute, a block needs 1 + k company / duration times as long
-//   card       with nic_window = w > 0 a host moves at most w of its outgoing messages at a time. A message asks for
-//   the card when it
-//              could start (so one that waits for its receiver holds up nobody and nothing new can deadlock); the card
-//              takes them in the order in which they asked, then by activity number. Messages within a host do not use
-//              it.
+//
+// A block starts when its device is free and its edges are met. It lasts the sum of its kernels' costs. While k other
+// devices of its machine compute it needs 1 + k company / duration times as long.
+//
+// A transfer is
+// - ready when its data is written and the transfer before it in its FIFO is sent;
+// - posted when its receiver has room for it; recvs of one FIFO are posted in order;
+// - eager up to the eager limit: its bytes are copied at once, and it moves when ready;
+// - else moving from ready on, or, if it waits for its receiver, from max(ready, posted) + handshake on;
+// - sent after bytes / bandwidth more, longer where others share the links;
+// - delivered one latency later, but not before it is posted;
+// - asked for (Timing::start) when its sender is done with the one before, which may be earlier than ready: its
+//   request travels behind the rest of that one;
+// - released, so that its sender's buffer is free: at ready if it is eager, else when MPI and the socket hold the
+//   rest. They hold what the way carries in `queued` seconds, and take `handover` seconds for the bytes that the
+//   request does not carry. On a shared link the time is computed as if the message had the link to itself.
+//
+// How the parts of a message's time grow:
+// - The request of a message that waits carries its first bytes, as many as the eager limit (Open MPI's ob1), and so
+//   is at its receiver `request` seconds after ready. The answer waits behind what the receiver sends the other way,
+//   alone on that way, for clear_to_send_delay at most. A message the other way that is answered after this one was
+//   asked for does not count: its own answer comes behind this request, and is that much later.
+// - When its last byte moves, the block that its sender runs at that moment ends sender_overhead later, and the one of
+//   its receiver receiver_overhead: a CPU that moves bytes does not compute. What a device that waits spends on
+//   messages is part of what they take.
+// - While both ends compute, a message above the eager limit needs 1 + slowed times as long, while one does 1 + slowed
+//   / 2. Its handshake takes `busy` seconds more if both compute when that is to end.
+// - With nic_window = w > 0 a host moves at most w of its outgoing messages at a time. A message asks for the card
+//   when it could start, so one that waits for its receiver holds up nobody and nothing new can deadlock. The card
+//   takes them in the order in which they asked, then by activity number. Messages within a host do not use it.
 #pragma once
 
 #include <algorithm>
@@ -70,6 +71,7 @@ struct TimedEdge {
 struct Activity {
   bool is_transfer = false;
   bool eager = false;           // transfer: bytes are at most the Program's eager_limit
+  bool waits = false;           // transfer: for its receiver, before it moves; one that is eager does not
   int device = 0;               // block: where; transfer: the sender
   int peer = -1;                // transfer: the receiver
   uint32_t first_instance = 0;  // block: instances of a block are not contiguous in Dependencies: they are listed in

@@ -41,6 +41,7 @@ std::string table_of(const NetworkProfile& profile) {
                {"latency\nlarger ones", Align::right},
                {"bandwidth\nlarger ones", Align::right},
                {"while others\ncome back", Align::right},
+               {"start\nbefore", Align::left},
                {"clear to send\nat most", Align::right},
                {"error of\nthe lines", Align::right},
                {"from computing,\nof the sender", Align::right},
@@ -52,8 +53,8 @@ std::string table_of(const NetworkProfile& profile) {
   const auto add = [&](const std::string& between, const NamedRoute& way) {
     table.add({between, to_string(way.eager.latency), to_string(way.eager.bandwidth), to_string(way.rendezvous.latency),
                to_string(way.rendezvous.bandwidth), way.crossing.value() > 0 ? to_string(way.crossing) : "-",
-               to_string(way.clear_to_send_delay), fmt::format("{:.1f} %", way.largest_error * 100),
-               fmt::format("{:.2f} ns/B", way.overheads.sender * 1e9),
+               way.starts_early ? "yes" : "no", to_string(way.clear_to_send_delay),
+               fmt::format("{:.1f} %", way.largest_error * 100), fmt::format("{:.2f} ns/B", way.overheads.sender * 1e9),
                fmt::format("{:.2f} ns/B", way.overheads.receiver * 1e9),
                fmt::format("{:.1f} %", way.overheads.slowed * 100), to_string(seconds(way.overheads.busy)),
                to_string(seconds(way.overheads.held)), fmt::format("{:.2f} ns/B", way.overheads.handover * 1e9)});
@@ -89,6 +90,7 @@ class Measurement {
     RETURN_IF_ERROR(each(set_.tests, "measuring messages", &Measurement::alone));
     RETURN_IF_ERROR(each(set_.crossings, "measuring messages both ways at once", &Measurement::both_ways));
     RETURN_IF_ERROR(each(set_.clear_to_send, "measuring clear-to-send delays", &Measurement::clear_to_send));
+    RETURN_IF_ERROR(each(set_.late, "measuring whether messages wait for receivers", &Measurement::late));
     RETURN_IF_ERROR(each(set_.pairs, "measuring what messages take from computing", &Measurement::overheads));
     RETURN_IF_ERROR(each(set_.busy, "measuring handshakes while both ends compute", &Measurement::busy));
     RETURN_IF_ERROR(each(set_.slowed, "measuring messages while both ends compute", &Measurement::slowed));
@@ -141,6 +143,11 @@ class Measurement {
 
   Status clear_to_send(const ClearToSendTest& test) {
     ASSIGN_OR_RETURN(way(test.a, test.b).clear_to_send_delay, measure_clear_to_send_delay(launch_, dir_, test));
+    return ok_status();
+  }
+
+  Status late(const MessageTest& test) {
+    ASSIGN_OR_RETURN(way(test.a, test.b).starts_early, measure_starts_early(launch_, dir_, test));
     return ok_status();
   }
 
@@ -215,8 +222,9 @@ Status measure_network(const NetworkArguments& arguments) {
   if (interrupted()) return ok_status();
   for (const std::string& warning : warnings_of(set.alike, profile)) fmt::print(stderr, "warning: {}\n", warning);
   RETURN_IF_ERROR(write_network_profile(arguments.output, profile));
-  fmt::print("{}\n{}: messages up to {} start at once, larger ones when the receiver is ready\n", table_of(profile),
-             arguments.output, to_string(profile.eager_limit));
+  const bool all_early = std::ranges::all_of(profile.routes, &NamedRoute::starts_early);
+  fmt::print("{}\n{}: messages up to {} start at once, larger ones {}\n", table_of(profile), arguments.output,
+             to_string(profile.eager_limit), all_early ? "too" : "where the receiver is ready or the table says so");
   return ok_status();
 }
 

@@ -159,18 +159,17 @@ void add_starter_options(CLI::App& command, RunArguments& arguments) {
 }  // namespace
 
 void add_run_options(CLI::App& app, int& code, int (*run)(const RunArguments&)) {
-  CLI::App* command =
-      app.add_subcommand("run",
-                         "Run a plan with one rank for each of its devices, and measure it.\n"
-                         "  mpirun -np 4 nlbench run scenarios/quickstart.yaml --plan 1 --check\n"
-                         "  mpirun -np 4 nlbench run DIR --duration 10s --json result.json --trace trace.json\n"
-                         "  nlbench run DIR --transport grpc --workers b:7000,c:7000 --tls keys\n"
-                         "  nlbench run zoo:resnet18 --batch 8 --output y.npy\n"
-                         "Rank r runs the r-th device of the plan. Rank 0 reads all files and distributes the weights; "
-                         "other ranks need no files (if they see the folder, they read their weights themselves).\n"
-                         "Open MPI starts messages up to 64 KiB without waiting for the receiver over TCP, larger ones "
-                         "after a handshake;\n"
-                         "mpirun --mca btl_tcp_eager_limit 16777216 sends all without waiting, which is often faster.");
+  CLI::App* command = app.add_subcommand(
+      "run",
+      "Run a plan with one rank for each of its devices, and measure it.\n"
+      "  mpirun -np 4 nlbench run scenarios/quickstart.yaml --plan 1 --check\n"
+      "  mpirun -np 4 nlbench run DIR --duration 10s --json result.json --trace trace.json\n"
+      "  nlbench run DIR --transport grpc --workers b:7000,c:7000 --tls keys\n"
+      "  nlbench run zoo:resnet18 --batch 8 --output y.npy\n"
+      "Rank r runs the r-th device of the plan. Rank 0 reads all files and distributes the weights; "
+      "other ranks need no files (if they see the folder, they read their weights themselves).\n"
+      "Over TCP messages up to 16 MiB leave without waiting for the receiver (docs/running.md, Open MPI "
+      "settings).");
   const auto a = std::make_shared<RunArguments>();
   add_work_options(*command, *a);
   add_gpu_options(*command, *a);

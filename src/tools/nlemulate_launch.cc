@@ -29,6 +29,10 @@ constexpr int64_t eager_header = 56;
 
 std::string file_in_sandbox(const std::string& name) { return fmt::format("{}/{}", sandbox_folder, name); }
 
+// Of the scenario itself; a network's profile was measured with what nlbench chooses.
+bool has_eager_limit(const Cluster& cluster) {
+  return cluster.eager_limit > bytes(0) && cluster.network_profile.empty();
+}
 std::string eager_limit(const Cluster& cluster) {
   return fmt::format("{}", cluster.eager_limit.value() + eager_header);
 }
@@ -47,7 +51,7 @@ std::map<std::string, std::string> mpi_settings(const Cluster& cluster) {
       {"hwloc_base_binding_policy", "none"},
       {"mpi_yield_when_idle", "1"},  // all hosts share this machine's cores
   };
-  if (cluster.eager_limit > bytes(0)) settings["btl_tcp_eager_limit"] = eager_limit(cluster);
+  if (has_eager_limit(cluster)) settings["btl_tcp_eager_limit"] = eager_limit(cluster);
   return settings;
 }
 
@@ -148,7 +152,7 @@ std::vector<std::string> loopback_command(const Cluster& cluster, const LaunchAr
   set("btl", "tcp,self");
   set("btl_tcp_if_include", "lo");
   set("mpi_yield_when_idle", "1");
-  if (cluster.eager_limit > bytes(0)) set("btl_tcp_eager_limit", eager_limit(cluster));
+  if (has_eager_limit(cluster)) set("btl_tcp_eager_limit", eager_limit(cluster));
   if (::geteuid() == 0) mpirun.emplace_back("--allow-run-as-root");
   command.insert(command.begin(), mpirun.begin(), mpirun.end());
   return command;

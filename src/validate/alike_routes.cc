@@ -45,6 +45,7 @@ NamedRoute median_route(const std::vector<NamedRoute>& known, Bytes eager_limit)
   result.crossing = bytes_per_second(median([](const NamedRoute& route) { return route.crossing.value(); }));
   result.clear_to_send_delay =
       seconds(median([](const NamedRoute& route) { return route.clear_to_send_delay.value(); }));
+  result.starts_early = std::ranges::all_of(known, &NamedRoute::starts_early);
   for (const NamedRoute& route : known) {
     result.largest_error = std::max(result.largest_error, route.largest_error + longer_by(result, route, eager_limit));
     result.median_of.push_back({route.from, route.to});

@@ -269,6 +269,41 @@ Program clear_to_send_pair(const std::string& a, const std::string& b, Level lev
   return program;
 }
 
+Program late_receiver(const std::string& a, const std::string& b, Level level_a, Level level_b,
+                      const LateReceiverOptions& options) {
+  Program program;
+  program.name = fmt::format("late receiver [{}, {}]", a, b);
+  program.eager_limit = options.eager_limit;
+  program.batch = program.micro_batches = options.messages;
+  const int64_t floats = options.message_bytes / float_bytes, few = std::min(floats, computation_floats);
+  const BufferId message(0), x(1), y(2);
+  for (const bool sends : {true, false}) {
+    DeviceProgram device;
+    device.name = sends ? "sender" : "receiver";
+    device.host = sends ? a : b;
+    set_level(device, sends ? level_a : level_b);
+    append_buffer(device, "message", {DType::f32, {floats}}, BufferKind::comm, sends ? options.messages : 1);
+    add_computation_buffers(device);
+    device.memory = device.arena;
+    Segment segment;
+    segment.name = "late";
+    segment.stage = sends ? 0 : 1;
+    std::vector<Instr>& instrs = segment.instrs;
+    if (sends) {
+      instrs = {unary(program, device.level, Op::Neg, x, message, few), send_instr(message, floats, 1, 0)};
+    } else {  // reads the message last
+      instrs = {recv_instr(message, floats, 0, 0)};
+      add_computations(instrs, program, device.level, x, y, options.computations);
+      instrs.push_back(unary(program, device.level, Op::Neg, message, x, few));
+    }
+    device.segments.push_back(std::move(segment));
+    for (int slot = 0; slot < options.messages; ++slot)
+      device.order.push_back({0, slot, {{message, sends ? slot : 0}}});
+    program.devices.push_back(std::move(device));
+  }
+  return program;
+}
+
 Clocks busy_clock(const Program& busy, double slot_s) {
   const auto computations = std::ranges::count_if(busy.devices[0].segments[0].instrs,
                                                   [&](const Instr& instr) { return is_computation(busy, instr); });
@@ -329,13 +364,14 @@ std::string to_json(const NetworkTests& set) {
         {{"measured", to_json(one.measured)}, {"others", to_json(one.others)}, {"symmetric", one.symmetric}});
   }
   return json{{"format", "nlsplit-test-set"},
-              {"version", 5},
+              {"version", 6},
               {"eager_limit_bytes", set.eager_limit.value()},
               {"tests", std::move(tests)},
               {"pairs", std::move(pairs)},
               {"crossings", to_json(set.crossings)},
               {"slowed", to_json(set.slowed)},
               {"busy", to_json(set.busy)},
+              {"late", to_json(set.late)},
               {"answers", std::move(clear_to_send)},
               {"alike", std::move(alike)}}
              .dump() +
@@ -345,8 +381,8 @@ std::string to_json(const NetworkTests& set) {
 Result<NetworkTests> parse_network_tests(const std::string& text, const std::string& file) {
   try {
     const json value = json::parse(text);
-    if (value.at("format") != "nlsplit-test-set" || value.at("version") != 5)
-      return invalid_input(fmt::format("{}: not a set of tests of version 5", file));
+    if (value.at("format") != "nlsplit-test-set" || value.at("version") != 6)
+      return invalid_input(fmt::format("{}: not a set of tests of version 6", file));
     NetworkTests set;
     set.eager_limit = bytes(whole_number<int64_t>(value.at("eager_limit_bytes")));
     for (const json& entry : value.at("tests")) {
@@ -360,6 +396,7 @@ Result<NetworkTests> parse_network_tests(const std::string& text, const std::str
     set.crossings = message_tests_of(value.at("crossings"));
     set.slowed = message_tests_of(value.at("slowed"));
     set.busy = message_tests_of(value.at("busy"));
+    set.late = message_tests_of(value.at("late"));
     for (const json& entry : value.at("answers")) {
       set.clear_to_send.push_back({entry.at("quiet").get<std::string>(), entry.at("loud").get<std::string>(),
                                    entry.at("a").get<std::string>(), entry.at("b").get<std::string>()});

@@ -66,6 +66,17 @@ struct ClearToSendOptions {
 Program clear_to_send_pair(const std::string& a, const std::string& b, Level level_a, Level level_b,
                            const ClearToSendOptions& options);
 
+// The device on `b` computes for long on each message before it has room for the next one, which the device on `a`
+// sends at once.
+struct LateReceiverOptions {
+  int64_t message_bytes = 0;
+  Bytes eager_limit;
+  int computations = 0;
+  int messages = 4;
+};
+Program late_receiver(const std::string& a, const std::string& b, Level level_a, Level level_b,
+                      const LateReceiverOptions& options);
+
 // The tests that `nlsim lower --network-set` writes and `nlbench network` runs.
 struct PingPongTest {
   std::string folder;  // a saved Program
@@ -101,6 +112,7 @@ struct NetworkTests {
   std::vector<MessageTest> slowed;     // large ones from a to b while both compute
   std::vector<ClearToSendTest> clear_to_send;
   std::vector<MessageTest> busy = {};  // messages barely above the eager limit from a to b while both compute
+  std::vector<MessageTest> late = {};  // large ones from a to b, whose receiver computes
   std::vector<AlikePairs> alike = {};
 };
 std::string to_json(const NetworkTests& set);

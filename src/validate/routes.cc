@@ -122,6 +122,24 @@ Result<std::vector<double>> send_times(const std::string& chrome_trace, const st
   return times;
 }
 
+Result<bool> left_early(const std::string& chrome_trace, const std::string& file) {
+  double begin = std::numeric_limits<double>::infinity(), sent = 0, computed = 0;
+  try {
+    const json trace = json::parse(chrome_trace);
+    for (const json& event : trace.at("traceEvents")) {
+      if (event.at("ph") != "X") continue;
+      const double at = event.at("ts").get<double>(), end = at + event.at("dur").get<double>();
+      begin = std::min(begin, at);
+      if (event.at("pid") == 0 && event.at("cat") == "send") sent = std::max(sent, end);
+      if (event.at("pid") == 1 && event.at("cat") == "compute") computed = std::max(computed, end);
+    }
+  } catch (const json::exception& e) {
+    return invalid_input(fmt::format("{}: {}", file, e.what()));
+  }
+  if (sent == 0 || computed == 0) return failed(fmt::format("{} has no messages, or nobody computes on them", file));
+  return sent - begin < (computed - begin) / 2;
+}
+
 Result<BusyTimes> busy_times(const std::string& chrome_trace, const std::string& file) {
   std::array<std::map<int, std::map<double, double>>, 2> computed;  // [device][slot][start]: duration
   try {

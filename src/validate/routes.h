@@ -42,6 +42,10 @@ SenderFit fit_sender(const std::vector<RouteSample>& samples, const std::vector<
 // Of a clear_to_send_pair, from its trace: seconds of each message of `here`, until its last byte had left.
 Result<std::vector<double>> send_times(const std::string& chrome_trace, const std::string& file);
 
+// Of a late_receiver, from its trace: whether all messages had left when half of the receiver's computing was done. If
+// each waits for its receiver the last one leaves after three quarters.
+Result<bool> left_early(const std::string& chrome_trace, const std::string& file);
+
 // Of a busy pair with `also_without_messages`, from its trace.
 struct BusyTimes {
   // Additional seconds of computing while a message passed, [device][slot]: device 0 is the sender, 1 the receiver.

@@ -35,7 +35,8 @@ class Network : public ::testing::Test {
                                   {1e-9, 2e-9, 0.05, 3e-4, 0.015, 5e-9},
                                   0.1,
                                   {},
-                                  seconds(0.02)}}};
+                                  seconds(0.02),
+                                  true}}};
 };
 
 Cluster two_hosts() {
@@ -59,6 +60,7 @@ TEST_F(Network, SurvivesItsFile) {
   EXPECT_EQ(read->routes[0].rendezvous, profile_.routes[0].rendezvous);
   EXPECT_EQ(read->routes[0].overheads, profile_.routes[0].overheads);
   EXPECT_EQ(read->routes[0].clear_to_send_delay, seconds(0.02));
+  EXPECT_TRUE(read->routes[0].starts_early);
 }
 
 TEST_F(Network, SaysWhatAMedianIsOf) {
@@ -110,6 +112,7 @@ TEST_F(Network, ReplacesWhatLinksSay) {
   const Route measured = find_route(cluster, HostId(0), HostId(1)).value();
   EXPECT_EQ(measured.eager, profile_.routes[0].eager);
   EXPECT_EQ(measured.rendezvous, profile_.routes[0].rendezvous);
+  EXPECT_TRUE(measured.starts_early);
   EXPECT_EQ(measured.narrowest, bytes_per_second(1.25e8)) << "the link is what others share";
   const auto back = find_route(cluster, HostId(1), HostId(0));
   ASSERT_FALSE(back.ok());

@@ -129,6 +129,7 @@ class Draw {
     activity.is_transfer = true;
     activity.route = at->second;
     activity.eager = one_of(2);
+    activity.waits = !activity.eager && one_of(2);
     activity.bytes = one_of(3) ? 1000 * random_.uniform() : 4000 * between(1, 3);
     activity.duration = activity.bytes / route.narrowest.value();
     activity.latency = route.eager.latency.value();

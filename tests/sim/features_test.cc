@@ -87,6 +87,11 @@ std::vector<Feature> features() {
          });
        },
        [](TimedGraph& graph) { graph.clear_to_send_waits = graph.has_queues = true; }},
+      {"messages that do not wait",
+       [](const Case&, TimedGraph& graph, Random& random) {
+         each_transfer(graph, [&](Activity& a) { a.waits = a.waits && random.below(2) == 0; });
+       },
+       {}},
       {"jitter",
        [](const Case& one, TimedGraph& graph, Random& random) {
          Noise noise;

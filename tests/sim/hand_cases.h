@@ -283,6 +283,17 @@ inline std::vector<HandCase> hand_cases() {
     for (MeasuredRoute& way : slower.routes) way.overheads.handover = 3 * ms / 4000;
     add("a socket takes its time", late_receiver(0, 1), slower, 16,
         {{"A", 1, 0, 0, 4.5, 5.5, 5.5}, {"A", 1, 1, 8.5, 5.5, 13, 15}});
+    // Without waiting for B the first moves from 1 to 5. Its rest is queued from 3 on, and the second moves from 5 to 9,
+    // whatever B does. With one instance A writes the second from 3 to 4.
+    Cluster early = slower;
+    for (MeasuredRoute& way : early.routes) {
+      way.starts_early = true;
+      way.overheads.handover = 0;
+    }
+    add("before its recv is posted", late_receiver(0, 2), early, 12.5,
+        {{"A", 0, 1, 0, 1, 5, 7.5}, {"A", 1, 1, 8.5, 3, 9, 11.5}});
+    add("before its recv is posted, one instance", late_receiver(0, 1), early, 12.5,
+        {{"A", 1, 0, 0, 3, 4, 4}, {"A", 1, 1, 8.5, 4, 9, 11.5}});
     // The request for A's second message travels behind the rest of the first, so it is there at 5.5 + 0.5. B asked at
     // 4.8, so A answers B when it posts its recv, at 5.8, whatever it is to send: B's message moves from 6.3 to 11.1.
     add("a request behind the rest", message_between_two(), cluster, 13.1,

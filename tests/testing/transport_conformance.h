@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -55,6 +56,7 @@ class Conformance {
   std::string run() {
     in_a_circle();
     for (uint64_t seed = 1; seed <= 2; ++seed) random_traffic(seed);
+    ahead_of_receiver();
     return wrong_;
   }
 
@@ -117,6 +119,50 @@ class Conformance {
       receive(peer, 0, text_of(peer, rank, 0, 99, 7));
     }
     wait_for_all("both ways");
+  }
+
+  // Rank 0 sends rank 1 one message after the other, which receives none until rank 0 says that it could not go on. What
+  // was sent until then is kept somewhere, so it must not be any amount.
+  void ahead_of_receiver() {
+    constexpr size_t each = size_t{4} << 20;
+    constexpr int messages = 16, most_kept = 10;
+    constexpr std::chrono::milliseconds stuck(300);
+    const auto text = [](int number) { return std::string(each, static_cast<char>('a' + number)); };
+    if (transport_.size() < 2 || transport_.rank() > 1 || !wrong_.empty()) return;
+    if (transport_.rank() == 1) {
+      receive(0, control_tag, "go");
+      wait_for_all("before it receives");
+      for (int number = 0; number < messages; ++number) receive(0, 0, text(number));
+      return wait_for_all("behind the sender");
+    }
+    int kept = 0;
+    for (bool goes_on = true; goes_on && kept < messages;) {
+      send(1, 0, text(kept));
+      goes_on = ends_within(all_.back().request, stuck);
+      if (!goes_on) break;
+      all_.pop_back();
+      ++kept;
+    }
+    if (kept > most_kept) complain(fmt::format("{} messages of 4 MiB have left, and nobody receives", kept));
+    send(1, control_tag, "go");
+    for (int number = kept + 1; number < messages; ++number) send(1, 0, text(number));
+    wait_for_all("ahead of the receiver");
+  }
+
+  bool ends_within(Transport::Request request, std::chrono::milliseconds time) {
+    const auto until = std::chrono::steady_clock::now() + time;
+    for (int rounds = 0; std::chrono::steady_clock::now() < until; transport_.pause(rounds++)) {
+      switch (transport_.test(request)) {
+        case Transport::State::pending:
+          break;
+        case Transport::State::failed:
+          complain(transport_.error().message);
+          return true;
+        case Transport::State::done:
+          return true;
+      }
+    }
+    return false;
   }
 
   // Between all pairs, several under way: the messages of one tag in their order, those of different tags in any, here

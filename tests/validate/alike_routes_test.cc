@@ -45,6 +45,16 @@ std::vector<std::string> names(const NetworkProfile& profile, size_t first) {
   return names;
 }
 
+TEST(AlikeRoutes, StartEarlyIfAllThatWereMeasuredDo) {
+  for (const bool all : {false, true}) {
+    NetworkProfile profile = profile_of({route("a", "b", 1), route("b", "a", 1)});
+    profile.routes[0].starts_early = true;
+    profile.routes[1].starts_early = all;
+    add_medians(std::vector<AlikePairs>{{{{"a", "b"}}, {{"a", "c"}}, true}}, profile);
+    EXPECT_EQ(profile.routes.back().starts_early, all);
+  }
+}
+
 // Both directions are alike: all four routes that were measured count for each that was not.
 TEST(AlikeRoutes, GetTheMedianOfEveryFigure) {
   NetworkProfile profile =

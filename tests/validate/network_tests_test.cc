@@ -8,6 +8,8 @@
 #include "program/dependencies.h"
 #include "program/text.h"
 #include "program/verify.h"
+#include "report/chrome_trace.h"
+#include "validate/routes.h"
 
 namespace nlsplit {
 namespace {
@@ -160,6 +162,22 @@ TEST(Crossing, IsAProgramThatRuns) {
   ASSERT_TRUE(sound.ok()) << sound.error().to_string();
   const auto result = run_threads(program, {}, {});
   EXPECT_TRUE(result.ok()) << result.error().to_string();
+}
+
+// Threads copy a message up to the eager limit aside; a larger one waits for its receiver.
+TEST(LateReceiver, TellsWhoWaits) {
+  for (const bool waits : {true, false}) {
+    const Program program = late_receiver("a", "b", Isa::v2, Isa::v2, {8000, bytes(waits ? 4000 : 16000), 2000, 4});
+    const Status sound = verify(program);
+    ASSERT_TRUE(sound.ok()) << sound.error().to_string();
+    RunOptions once;
+    once.repeats = 1;
+    const auto result = run_threads(program, {}, once);
+    ASSERT_TRUE(result.ok()) << result.error().to_string();
+    const auto early = left_early(chrome_trace(program, result->trace), "t.json");
+    ASSERT_TRUE(early.ok()) << early.error().to_string();
+    EXPECT_EQ(*early, !waits);
+  }
 }
 
 // A slot's message is sent after its computations, and no slot begins before the bulk of the one before is there. (When

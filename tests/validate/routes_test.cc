@@ -18,6 +18,21 @@ TEST(Ways, SendTimesAreOfTheFirstDevice) {
   EXPECT_FALSE(send_times("[", "t.json").ok());
 }
 
+TEST(LateReceiver, MessagesLeaveInTheFirstHalfOrNot) {
+  const auto trace = [](int sent) {
+    return fmt::format(
+        R"({{"traceEvents": [{{"ph": "M"}}, {{"ph": "X", "pid": 0, "cat": "compute", "ts": 100, "dur": 5}},)"
+        R"({{"ph": "X", "pid": 0, "cat": "send", "ts": 105, "dur": {}}},)"
+        R"({{"ph": "X", "pid": 0, "cat": "send", "ts": 100, "dur": 1}},)"
+        R"({{"ph": "X", "pid": 1, "cat": "compute", "ts": 150, "dur": 950}}]}})",
+        sent);
+  };
+  EXPECT_TRUE(left_early(trace(490), "t.json").value());
+  EXPECT_FALSE(left_early(trace(500), "t.json").value());
+  EXPECT_FALSE(left_early(R"({"traceEvents": []})", "t.json").ok());
+  EXPECT_FALSE(left_early("[", "t.json").ok());
+}
+
 // What ping waits without what pong computes, half of it a message; pong's clock may be any.
 TEST(Ways, SamplesGoFromComputationToComputation) {
   const auto event = [](int device, int slot, const char* what, int at, int lasts) {

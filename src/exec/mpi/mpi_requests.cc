@@ -45,37 +45,43 @@ MpiRequests::Request MpiRequests::add(bool receives, uint64_t pause) {
   it.next = 0;
   it.receives = receives;
   it.collective = false;
+  it.peer = -1;
+  it.counts = false;
   it.begun = pause;
   return request;
 }
 
 template <class Start>
-MpiRequests::Request MpiRequests::start(bool receives, size_t size, uint64_t pause, const Start& start_piece) {
-  const Request request = add(receives, pause);
+void MpiRequests::start(Request request, int peer, size_t size, const Start& start_piece) {
   MpiRequest& it = requests_[request];
+  it.peer = peer;
   in_pieces(size, [&](size_t at, int count) {
     start_piece(at, count, &it.pieces.emplace_back(MPI_REQUEST_NULL));
     it.sizes.push_back(count);
   });
-  return request;
 }
 
-MpiRequests::Request MpiRequests::send(int peer, int tag, MPI_Comm channel, std::span<const std::byte> data,
-                                       uint64_t pause) {
-  return start(false, data.size(), pause, [&](size_t at, int count, MPI_Request* piece) {
-    failure_.check(MPI_Isend(data.data() + at, count, MPI_BYTE, peer, tag, channel, piece), "MPI_Isend");
+void MpiRequests::send(Request request, int peer, int tag, MPI_Comm channel, std::span<const std::byte> data,
+                       bool until_received) {
+  const auto send = until_received ? MPI_Issend : MPI_Isend;
+  start(request, peer, data.size(), [&](size_t at, int count, MPI_Request* piece) {
+    failure_.check(send(data.data() + at, count, MPI_BYTE, peer, tag, channel, piece),
+                   until_received ? "MPI_Issend" : "MPI_Isend");
   });
 }
 
 MpiRequests::Request MpiRequests::receive(int peer, int tag, MPI_Comm channel, std::span<std::byte> room,
                                           uint64_t pause) {
-  return start(true, room.size(), pause, [&](size_t at, int count, MPI_Request* piece) {
+  const Request request = add(true, pause);
+  start(request, peer, room.size(), [&](size_t at, int count, MPI_Request* piece) {
     failure_.check(MPI_Irecv(room.data() + at, count, MPI_BYTE, peer, tag, channel, piece), "MPI_Irecv");
   });
+  return request;
 }
 
 bool MpiRequests::test(Request request, Clock::duration& longest_look) {
   MpiRequest& it = requests_[request];
+  if (it.pieces.empty()) return false;
   for (; it.next < it.pieces.size(); ++it.next) {
     int done = 0, count = 0;
     MPI_Status status;

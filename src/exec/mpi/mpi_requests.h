@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -37,9 +38,16 @@ struct MpiRequest {
   size_t next = 0;                  // the first that has not ended
   bool receives = false;
   bool collective = false;
+  int peer = -1;                 // of a message
+  bool counts = false;           // received by a Program: its sender may go on by as many bytes
   uint64_t begun = 0;            // before which pause
   MemberCounts sent, received;   // of a collective, each member's
   std::vector<std::byte> aside;  // of a collective: its value as it was
+
+  size_t bytes() const {
+    return std::accumulate(sizes.begin(), sizes.end(), size_t{0},
+                           [](size_t sum, int size) { return sum + static_cast<size_t>(size); });
+  }
 };
 
 class MpiRequests {
@@ -51,17 +59,19 @@ class MpiRequests {
 
   MpiRequest& operator[](Request request) { return requests_[request]; }
   Request add(bool receives, uint64_t pause);
-  Request send(int peer, int tag, MPI_Comm channel, std::span<const std::byte> data, uint64_t pause);
+  // As the request says, which add() made and which has no pieces yet. `until_received`: it ends when the receiver has
+  // it, not when its bytes are out of the way here.
+  void send(Request request, int peer, int tag, MPI_Comm channel, std::span<const std::byte> data, bool until_received);
   Request receive(int peer, int tag, MPI_Comm channel, std::span<std::byte> room, uint64_t pause);
 
-  // Has all of it ended? `longest_look` grows to what MPI took to answer.
+  // Has all of it ended? Not what has no pieces yet. `longest_look` grows to what MPI took to answer.
   bool test(Request request, Clock::duration& longest_look);
   // Its number may be another's from now on.
   void release(Request request);
 
  private:
   template <class Start>
-  Request start(bool receives, size_t size, uint64_t pause, const Start& start_piece);
+  void start(Request request, int peer, size_t size, const Start& start_piece);
 
   const MpiFailure& failure_;
   std::vector<MpiRequest> requests_;

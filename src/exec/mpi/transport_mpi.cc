@@ -13,6 +13,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <optional>
 #include <thread>
 #include <vector>
@@ -22,6 +23,7 @@
 #include "exec/mpi/deadline_guard.h"
 #include "exec/mpi/greeting_exchange.h"
 #include "exec/mpi/mpi_collectives.h"
+#include "exec/mpi/mpi_credits.h"
 #include "exec/mpi/mpi_requests.h"
 #include "exec/mpi/mpi_waiting.h"
 #include "exec/mpi/start_watch.h"
@@ -36,9 +38,10 @@ constexpr std::chrono::milliseconds echo(250);  // longer than the heartbeat wai
 // Of the start's patience: to exchange greetings, to meet, and to get through MPI_Init. What knows less about who is
 // missing comes later. Ranks give up one after the other, and mpirun ends the others when one has: so one speaks.
 constexpr double exchange_share = 0.85, guard_share = 0.9, turn_share = 0.05;
-constexpr int turns = 2;             // the first two ranks have turns of their own, the others one together
-constexpr double grace_share = 0.1;  // of the heartbeat's limit, for last words; the heartbeat takes up to 0.9
-constexpr double never_s = 1e8;      // some years
+constexpr int turns = 2;                    // the first two ranks have turns of their own, the others one together
+constexpr double grace_share = 0.1;         // of the heartbeat's limit, for last words; the heartbeat takes up to 0.9
+constexpr double never_s = 1e8;             // some years
+constexpr size_t small = size_t{64} << 10;  // messages that are not worth a wait
 double turn_of(int rank) { return turn_share * std::min(rank, turns); }
 
 // The interfaces or networks that Open MPI uses for messages, "eth0,10.0.0.0/24"; empty: any. A heartbeat over
@@ -80,6 +83,7 @@ class MpiTransport : public Transport {
     ask_for_short_turns();
     MPI_Comm_rank(MPI_COMM_WORLD, &failure_.rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
+    deferred_.resize(static_cast<size_t>(size_));
   }
 
   // Before any other word between ranks. `begin`: of the start.
@@ -117,6 +121,7 @@ class MpiTransport : public Transport {
     MPI_Comm_set_errhandler(control_, MPI_ERRORS_RETURN);
     same_machine_ = ranks_of_this_machine();
     collectives_.use(program_);
+    credits_.open(MPI_COMM_WORLD);
     waiting_.set_up(options_.polling, control_, heartbeat_ ? heartbeat_->descriptors() : std::vector<int>(),
                     same_machine_.size());
   }
@@ -131,6 +136,7 @@ class MpiTransport : public Transport {
                              failure_.rank, own_host(), waited_s)));
       });
       collectives_.free_groups();
+      credits_.close();
       MPI_Comm_free(&program_);
       MPI_Comm_free(&control_);
       MPI_Finalize();
@@ -151,16 +157,30 @@ class MpiTransport : public Transport {
   }
 
   Request isend(int peer, int tag, std::span<const std::byte> data) override {
-    return requests_.send(peer, wire_tag(tag), channel(tag), data, waiting_.pauses());
+    const Request request = requests_.add(false, waiting_.pauses());
+    if (tag == control_tag) {
+      // Receivers may have much to do before they look, so large ones do not leave before.
+      requests_.send(request, peer, wire_tag(tag), control_, data, data.size() > small);
+      return request;
+    }
+    requests_[request].peer = peer;
+    deferred_[static_cast<size_t>(peer)].push_back({request, tag, data});
+    send_deferred(peer);
+    return request;
   }
 
   Request irecv(int peer, int tag, std::span<std::byte> room) override {
-    return requests_.receive(peer, wire_tag(tag), channel(tag), room, waiting_.pauses());
+    const Request request = requests_.receive(peer, wire_tag(tag), channel(tag), room, waiting_.pauses());
+    requests_[request].counts = tag != control_tag;
+    return request;
   }
 
   State test(Request request) override {
+    const MpiRequest& it = requests_[request];
+    if (it.pieces.empty()) send_deferred(it.peer);
     if (!requests_.test(request, waiting_.longest_look())) return State::pending;
-    waiting_.ended(requests_[request]);
+    waiting_.ended(it);
+    if (it.counts) credits_.received(it.peer, it.bytes());
     requests_.release(request);
     return State::done;
   }
@@ -199,6 +219,23 @@ class MpiTransport : public Transport {
     return (1 + turn_of(failure_.rank)) * patience_s;
   }
 
+  // Those to the peer that may leave now, in their order.
+  void send_deferred(int peer) {
+    std::deque<Deferred>& deferred = deferred_[static_cast<size_t>(peer)];
+    for (; !deferred.empty() && credits_.may_send(peer); deferred.pop_front()) {
+      const auto& [request, tag, data] = deferred.front();
+      requests_[request].begun = waiting_.pauses();
+      requests_.send(request, peer, wire_tag(tag), program_, data, false);
+      credits_.sent(peer, data.size());
+    }
+  }
+
+  struct Deferred {
+    Request request;
+    int tag;
+    std::span<const std::byte> data;
+  };
+
   static int wire_tag(int tag) { return tag == control_tag ? 0 : tag; }
   MPI_Comm channel(int tag) const { return tag == control_tag ? control_ : program_; }
 
@@ -209,9 +246,11 @@ class MpiTransport : public Transport {
   std::vector<int> same_machine_;
   MpiFailure failure_{0, [this](const Error& why) { abort(why); }};
   int size_ = 1;
+  std::vector<std::deque<Deferred>> deferred_;  // by peer: what may not leave yet
   MPI_Comm program_ = MPI_COMM_NULL, control_ = MPI_COMM_NULL;
   MpiWaiting waiting_;
   MpiRequests requests_{failure_};
+  MpiCredits credits_{failure_};
   MpiCollectives collectives_{failure_, requests_, waiting_.pauses()};
 };
 
@@ -242,9 +281,11 @@ int start_mpi_library(int& provided) {
 void set_up_mpi([[maybe_unused]] bool by_launcher) {
 #ifdef OPEN_MPI
   // Over TCP Open MPI 4.1 has the receiver ask for each piece of a large message, and both ends' processors compute
-  // meanwhile: so the sender is to send all of it once the receiver is ready. What the other side must know of a
-  // message waits behind what the socket holds of one that goes there: so it holds little (docs/performance.md).
+  // meanwhile. So the sender is to send all of it, and up to 16 MiB without a handshake: that would wait behind all
+  // that moves (docs/performance.md). What the other side must know of a larger message waits behind what the socket
+  // holds of one that goes there: so it holds little.
   ::setenv("OMPI_MCA_btl_tcp_flags", "send,inplace,hetero-rdma", 0);
+  ::setenv("OMPI_MCA_btl_tcp_eager_limit", "16777216", 0);
   ::setenv("OMPI_MCA_btl_tcp_sndbuf", "524288", 0);
 #else
   // When a rank is gone MPICH's launcher sends this to the others. It is no interrupt, and the heartbeat says which
