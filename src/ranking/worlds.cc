@@ -266,7 +266,7 @@ std::vector<std::vector<double>> costs_in_worlds(const Scenario& scenario, const
                                                  const std::vector<double>& node_shares, const WorldOptions& options) {
   const Draw draw = {devices_of(scenario), catalogue_of(lowered), pieces_of(plans, node_shares),
                      scale_of(scenario.spreads.messages.value_or(0), half_within),
-                     scale_of(scenario.spreads.plans.value_or(0), half_within)};
+                     scale_of(scenario.spreads.plans.value_or(usual_plan_spread), half_within)};
   std::vector<std::vector<double>> costs(plans.size(), std::vector<double>(options.count));
   for (size_t begin = 0; begin < options.count; begin += worlds_at_a_time) {
     std::vector<World> worlds(std::min(worlds_at_a_time, options.count - begin));

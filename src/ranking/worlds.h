@@ -10,7 +10,8 @@
 //             executions of the profile
 //   kernel    each computation on each device. Spread: of the profile's samples; of a prediction, of the fit
 //   messages  all messages, spread of `corrections`; and the messages of each measured route, by the error of its fit
-//   plan      the rest, spread of `corrections`. Two plans share the part of its variance that is their common share of
+//   plan      the rest, spread of `corrections`, else usual_plan_spread. Two plans share the part of its variance that
+//   is their common share of
 //             the network's work on the same devices with the same split, if micro-batches and schedule are the same
 //
 // Errors have Student's t distribution with 4 degrees of freedom, which fits data with outliers where the degrees
@@ -27,6 +28,10 @@
 #include "ranking/evaluate.h"
 
 namespace nlsplit::inline ranking {
+
+// How far plans' times are from their predictions, common causes aside: half the distance between the quartiles, the
+// median over 28 validations (docs/confidence.md). It counts where no validation of the scenario says more.
+inline constexpr double usual_plan_spread = 0.0125;
 
 struct WorldOptions {
   size_t count = 1000;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "ranking/worlds.h"
 #include "report/table.h"
 
 namespace nlsplit::inline reports {
@@ -47,6 +48,8 @@ std::string error_bars_line(const Ranking& ranking, const Scenario& scenario) {
   if (scenario.spreads.plans)
     text += fmt::format(", and of the validation that taught the corrections (plans ±{:.1f} %)",
                         *scenario.spreads.plans * 100);
+  else
+    text += fmt::format(", and of plans in other validations (±{:.1f} %)", usual_plan_spread * 100);
   if (scenario.cluster.routes.empty() && !scenario.spreads.messages)
     text += "; links are taken as the scenario has them";
   return text + "\n";
