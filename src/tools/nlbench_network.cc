@@ -41,7 +41,7 @@ std::string table_of(const NetworkProfile& profile) {
                {"latency\nlarger ones", Align::right},
                {"bandwidth\nlarger ones", Align::right},
                {"while others\ncome back", Align::right},
-               {"start\nbefore", Align::left},
+               {"start\nearly", Align::left},
                {"clear to send\nat most", Align::right},
                {"error of\nthe lines", Align::right},
                {"from computing,\nof the sender", Align::right},
