@@ -72,7 +72,7 @@ TEST(Confidence, IntervalsAreQuantilesAndDifferencesAreWithinAWorld) {
 TEST(ErrorBars, CommonCausesCancelInDifferences) {
   // All that is unsure is how fast A is: plans on A alone move together.
   const UncertainRanking r = rank_uncertain(
-      {.bandwidth = "1kbps", .kernels = 0, .spreads = {{{"A", 0.1}, {"B", 0}, {"C", 0}}, {}, {}}}, {.confidence = 0.9});
+      {.bandwidth = "1kbps", .kernels = 0, .spreads = {{{"A", 0.1}, {"B", 0}, {"C", 0}}, {}, 0}}, {.confidence = 0.9});
   const Confidence& confidence = r.ranking.confidence.value();
   size_t on_a = 0;
   for (size_t p = 0; p < r.ranking.judged.size(); ++p) {
@@ -102,7 +102,7 @@ TEST(ErrorBars, ADeviceThatIsNoBottleneckMovesNothing) {
                                              .latency = "1us",
                                              .more = "plans: {mine: [..relu1@A, rest@B]}",
                                              .kernels = 0,
-                                             .spreads = {{{"A", 0}, {"B", 0.1}, {"C", 0.1}}, {}, {}}});
+                                             .spreads = {{{"A", 0}, {"B", 0.1}, {"C", 0.1}}, {}, 0}});
   const std::vector<std::vector<double>> costs =
       costs_in_worlds(r.scenario, r.ranking.goal, r.ranking.judged, r.lowered, r.ranking.node_shares, {.count = 200});
   for (size_t p = 0; p < costs.size(); ++p) {

@@ -91,7 +91,8 @@ std::vector<Feature> features() {
        [](const Case&, TimedGraph& graph, Random& random) {
          each_transfer(graph, [&](Activity& a) { a.waits = a.waits && random.below(2) == 0; });
        },
-       {}},
+       {},
+       true},
       {"jitter",
        [](const Case& one, TimedGraph& graph, Random& random) {
          Noise noise;

@@ -24,30 +24,21 @@ int64_t payload_of(const Activity& transfer) {
   return std::max<int64_t>(0, std::llround(transfer.bytes) - envelope_bytes);
 }
 
-// SMPI knows kinds of messages by sizes. Where ways were measured a message has as many bytes as make it take its time,
-// so the limit is where it parts those of the kind here from the others, if there is such a place.
-template <class IsOfKind>
-int64_t size_below(const Program& program, const TimedGraph& graph, const IsOfKind& is_of_kind) {
+// Messages smaller than this start without their receivers in SMPI, and their senders' memory is free at once. Where
+// ways were measured a message has as many bytes as make it take its time, so the limit is where it parts those that do
+// not wait here from those that do, if there is such a place.
+int64_t eager_below(const Program& program, const TimedGraph& graph) {
   int64_t largest = -1, smallest_other = std::numeric_limits<int64_t>::max();
   for (const Activity& activity : graph.activities) {
     if (!activity.is_transfer || activity.route < 0) continue;
-    if (is_of_kind(activity)) {
-      largest = std::max(largest, payload_of(activity));
-    } else {
+    if (activity.waits) {
       smallest_other = std::min(smallest_other, payload_of(activity));
+    } else {
+      largest = std::max(largest, payload_of(activity));
     }
   }
   if (largest < smallest_other) return largest + 1;
   return program.eager_limit.value() - envelope_bytes + 1;
-}
-
-// Smaller messages start without their receivers; of smaller ones the sender's memory is free at once.
-struct SizeLimits {
-  int64_t starts_early = 0, is_copied = 0;
-};
-SizeLimits limits_of(const Program& program, const TimedGraph& graph) {
-  return {size_below(program, graph, [](const Activity& transfer) { return !transfer.waits; }),
-          size_below(program, graph, [](const Activity& transfer) { return transfer.eager; })};
 }
 
 using Ranks = std::pair<int, int>;  // from, to
@@ -130,7 +121,7 @@ std::string trace_text(const TimedGraph& graph, const std::vector<int>& tags, si
 // The network model is latency + bytes / bandwidth, as everywhere here: without it SMPI's own has factors for latency
 // and bandwidth that were fitted to one Ethernet cluster, a reverse flow of acknowledgements, a cap by a TCP window.
 // What is said twice counts the last time, so who calls the script can say otherwise.
-std::string script_text(size_t ranks, const SizeLimits& limits) {
+std::string script_text(size_t ranks, int64_t eager) {
   return fmt::format(
       "#!/bin/sh\n"
       "# The replay's makespan is in the line \"Simulation time\", in seconds. More options of smpirun may follow.\n"
@@ -139,7 +130,7 @@ std::string script_text(size_t ranks, const SizeLimits& limits) {
       "  --cfg=network/model:CM02 --cfg=network/crosstraffic:no --cfg=network/TCP-gamma:1e30 \\\n"
       "  --cfg=surf/precision:1e-12 --cfg=smpi/async-small-thresh:{} --cfg=smpi/send-is-detached-thresh:{} \\\n"
       "  --log=root.fmt:%.15r:%m%n \"$@\"\n",
-      ranks, limits.starts_early, limits.is_copied);
+      ranks, eager, eager);
 }
 
 Status check_replayable(const TimedGraph& graph) {
@@ -173,7 +164,7 @@ Result<ReplayFiles> replay_files(const Program& program, const TimedGraph& graph
   files.files.emplace_back("platform.xml", platform_text(program, graph, cluster));
   files.files.emplace_back("hosts", hosts);
   files.files.emplace_back("traces", names);
-  files.files.emplace_back(replay_script, script_text(ranks.size(), limits_of(program, graph)));
+  files.files.emplace_back(replay_script, script_text(ranks.size(), eager_below(program, graph)));
   return files;
 }
 
