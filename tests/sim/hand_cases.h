@@ -283,8 +283,8 @@ inline std::vector<HandCase> hand_cases() {
     for (MeasuredRoute& way : slower.routes) way.overheads.handover = 3 * ms / 4000;
     add("a socket takes its time", late_receiver(0, 1), slower, 16,
         {{"A", 1, 0, 0, 4.5, 5.5, 5.5}, {"A", 1, 1, 8.5, 5.5, 13, 15}});
-    // Without waiting for B the first moves from 1 to 5. Its rest is queued from 3 on, and the second moves from 5 to 9,
-    // whatever B does. With one instance A writes the second from 3 to 4.
+    // Without waiting for B the first moves from 1 to 5. Its rest is queued from 3 on, and the second moves from 5 to
+    // 9, whatever B does. With one instance A writes the second from 3 to 4.
     Cluster early = slower;
     for (MeasuredRoute& way : early.routes) {
       way.starts_early = true;

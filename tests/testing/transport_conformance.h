@@ -121,8 +121,8 @@ class Conformance {
     wait_for_all("both ways");
   }
 
-  // Rank 0 sends rank 1 one message after the other, which receives none until rank 0 says that it could not go on. What
-  // was sent until then is kept somewhere, so it must not be any amount.
+  // Rank 0 sends rank 1 one message after the other, which receives none until rank 0 says that it could not go on.
+  // What was sent until then is kept somewhere, so it must not be any amount.
   void ahead_of_receiver() {
     constexpr size_t each = size_t{4} << 20;
     constexpr int messages = 16, most_kept = 10;
