@@ -75,6 +75,14 @@ void add_computation_buffers(DeviceProgram& device) {
   append_buffer(device, "y", {DType::f32, {computation_floats}}, BufferKind::scratch);
 }
 
+DeviceProgram test_device(const std::string& name, const std::string& host, Level level) {
+  DeviceProgram device;
+  device.name = name;
+  device.host = host;
+  set_level(device, level);
+  return device;
+}
+
 Instr unary(Program& program, Level level, Op op, BufferId from, BufferId to, int64_t count) {
   ComputeDesc desc;
   desc.op = op;
@@ -162,10 +170,7 @@ Program busy_pair(const std::string& a, const std::string& b, Level level_a, Lev
   program.batch = program.micro_batches = slots;
   const int64_t floats = message_bytes / float_bytes;
   for (const bool sends : {true, false}) {
-    DeviceProgram device;
-    device.name = sends ? "sender" : "receiver";
-    device.host = sends ? a : b;
-    set_level(device, sends ? level_a : level_b);
+    DeviceProgram device = test_device(sends ? "sender" : "receiver", sends ? a : b, sends ? level_a : level_b);
     append_buffer(device, "message", {DType::f32, {floats}}, BufferKind::comm, 2);
     add_computation_buffers(device);
     device.memory = device.arena;
@@ -238,10 +243,7 @@ Program clear_to_send_pair(const std::string& a, const std::string& b, Level lev
   const int64_t few = std::min({floats, bulk_floats, computation_floats});
   const BufferId message(0), bulk(1), x(2), y(3);
   for (const bool here : {true, false}) {
-    DeviceProgram device;
-    device.name = here ? "here" : "there";
-    device.host = here ? a : b;
-    set_level(device, here ? level_a : level_b);
+    DeviceProgram device = test_device(here ? "here" : "there", here ? a : b, here ? level_a : level_b);
     append_buffer(device, "message", {DType::f32, {floats}}, BufferKind::comm);
     append_buffer(device, "bulk", {DType::f32, {bulk_floats}}, BufferKind::comm);
     add_computation_buffers(device);
@@ -278,10 +280,7 @@ Program late_receiver(const std::string& a, const std::string& b, Level level_a,
   const int64_t floats = options.message_bytes / float_bytes, few = std::min(floats, computation_floats);
   const BufferId message(0), x(1), y(2);
   for (const bool sends : {true, false}) {
-    DeviceProgram device;
-    device.name = sends ? "sender" : "receiver";
-    device.host = sends ? a : b;
-    set_level(device, sends ? level_a : level_b);
+    DeviceProgram device = test_device(sends ? "sender" : "receiver", sends ? a : b, sends ? level_a : level_b);
     append_buffer(device, "message", {DType::f32, {floats}}, BufferKind::comm, sends ? options.messages : 1);
     add_computation_buffers(device);
     device.memory = device.arena;

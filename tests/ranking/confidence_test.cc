@@ -95,6 +95,17 @@ TEST(ErrorBars, CommonCausesCancelInDifferences) {
   EXPECT_NEAR(static_cast<double>(within) / 4000, 0.5, 0.03);
 }
 
+// Nothing else is unsure, and no validation of the scenario says how far plans are off: half of them by so much.
+TEST(ErrorBars, PlansAreOffAsInOtherValidations) {
+  const UncertainRanking r =
+      rank_uncertain({.kernels = 0, .spreads = {{{"A", 0}, {"B", 0}, {"C", 0}}, {}, {}}}, {.confidence = 0.9});
+  const std::vector<std::vector<double>> costs =
+      costs_in_worlds(r.scenario, r.ranking.goal, r.ranking.judged, r.lowered, r.ranking.node_shares, {.count = 4000});
+  const double cost = cost_of(r.ranking, r.ranking.judged[0].estimate), most = 1 + usual_plan_spread;
+  const auto within = std::ranges::count_if(costs[0], [&](double c) { return c / cost < most && cost / c < most; });
+  EXPECT_NEAR(static_cast<double>(within) / 4000, 0.5, 0.03);
+}
+
 TEST(ErrorBars, ADeviceThatIsNoBottleneckMovesNothing) {
   // B is ten times as slow as A and has most of the work in plans over both.
   const UncertainRanking r = rank_uncertain({.compute_b = "6GFLOPS",

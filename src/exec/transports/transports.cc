@@ -13,7 +13,8 @@ namespace nlsplit::inline exec {
 
 std::span<const TransportKind> all_transports() {
   static constexpr TransportKind kinds[] = {
-      // Open MPI's over TCP: 64 KiB with its own header of 56 bytes.
+      // Open MPI's own over TCP: 64 KiB with its header of 56 bytes. Larger ones do not wait for their receiver either
+      // (start_mpi), which `nlbench network` finds out.
       {.name = "mpi",
        .about = "a rank a device",
        .start = start_mpi,
