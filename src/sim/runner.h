@@ -266,7 +266,10 @@ class Runner {
     life_[i].ready = now;
     timing_.start[i] = requested_at(graph_, timing_, i, now);
     fire(i, Event::ready);
-    if (graph_.activities[i].eager) {
+    if (graph_.activities[i].streams) {
+      hand_over(i, now);
+      ask_for_lane(i, now);
+    } else if (graph_.activities[i].eager) {
       ask_for_lane(i, now);
     } else if (!graph_.activities[i].waits || has(i, Event::posted)) {
       shake_hands(i, now);
@@ -300,11 +303,27 @@ class Runner {
     ask_for_lane(i, now);
   }
 
+  // Its bytes follow those that its connection still has to move. Its sender is done with it once the socket holds the
+  // rest.
+  void hand_over(uint32_t i, double now) {
+    const Activity& transfer = graph_.activities[i];
+    Lane& lane = lane_of_transfer(transfer);
+    lane.free = std::max(lane.free, now) + transfer.duration;
+    const double at = std::max(now + transfer.handover, lane.free - transfer.queued);
+    if (at > now)
+      clock_.at(at, i, Step::released);
+    else
+      release(i, now);
+  }
+
   Lane& lane_of_transfer(const Activity& activity) { return lanes_[DevicePair(activity)]; }
+
+  // Whether messages of its two devices move one at a time, whatever their tags are.
+  bool in_turns(uint32_t i) const { return turns_ || graph_.activities[i].streams; }
 
   // It could start.
   void ask_for_lane(uint32_t i, double now) {
-    if (!turns_) {
+    if (!in_turns(i)) {
       ask_for_card(i, now);
       return;
     }
@@ -347,7 +366,7 @@ class Runner {
     timing_.moves[i] = now;
     const Activity& activity = graph_.activities[i];
     if (activity.slowed > 0) ends_computed_[i] = ends_computed(activity, now);
-    if (activity.queued > 0 && !activity.eager) {
+    if (activity.queued > 0 && !activity.eager && !activity.streams) {
       if (activity.until_released() > 0)
         clock_.at(now + activity.until_released(), i, Step::released);
       else
@@ -397,7 +416,7 @@ class Runner {
       --cards_[static_cast<size_t>(card)].moving;
       asked_.push_back(card);
     }
-    if (turns_) leave_lane(i, now);
+    if (in_turns(i)) leave_lane(i, now);
     release(i, now);
     fire(i, Event::sent);
     if (activity.latency > 0) {

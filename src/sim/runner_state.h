@@ -35,9 +35,11 @@ struct Card {
   EventQueue waiting;  // by when they asked, then by activity
 };
 
-// Online only: from one device to another one message moves at a time, of those that could whoever asked first.
+// From one device to another one message moves at a time, of those that could whoever asked first: in online runs, and
+// where messages stream.
 struct Lane {
   bool taken = false;
+  double free = 0;  // streams: by when all that asked so far has moved, alone on its way
   EventQueue waiting;
 };
 

@@ -19,7 +19,7 @@ inline double sender_done(const TimedGraph& graph, const Timing& timing, uint32_
 // When a message that can move now was requested: once its sender was done with the one before it in its FIFO.
 inline double requested_at(const TimedGraph& graph, const Timing& timing, uint32_t i, double now) {
   const Activity& transfer = graph.activities[i];
-  if (transfer.queued <= 0) return now;
+  if (transfer.queued <= 0 || transfer.streams) return now;
   double last = 0;
   for (uint32_t e = graph.edge_begin[i]; e < graph.edge_begin[i + 1]; ++e) {
     const TimedEdge& edge = graph.edges[e];

@@ -237,6 +237,7 @@ class Builder {
       activity.latency = (activity.waits ? route.eager : cost).latency.value();
       if (activity.waits) activity.request = (std::min(size, program_.eager_limit) / cost.bandwidth).value();
       activity.queued = route.overheads.held;
+      activity.streams = route.starts_early && activity.queued > 0;
       graph_.has_queues = graph_.has_queues || activity.queued > 0;
       if (!activity.eager) {
         if (activity.waits) activity.handshake = std::max(0.0, (cost.latency - route.eager.latency).value());
@@ -283,8 +284,8 @@ class Builder {
         if (from == Kind::send) {
           const Activity& transfer = activities_[activity_of_[edge.from]];
           if (edge.kind == EdgeKind::stream)
-            when = Event::sent;
-          else if (transfer.eager)
+            when = transfer.streams ? Event::released : Event::sent;
+          else if (transfer.eager && !transfer.streams)
             when = Event::ready;  // it was copied
           else
             when = transfer.queued > 0 ? Event::released : Event::sent;

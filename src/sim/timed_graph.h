@@ -24,6 +24,11 @@
 //   rest. They hold what the way carries in `queued` seconds, and take `handover` seconds for the bytes that the
 //   request does not carry. On a shared link the time is computed as if the message had the link to itself.
 //
+// A message that *streams* does not wait for its receiver, and its sender's socket holds bytes of several messages:
+// - it is ready when its data is written and its sender is done with the transfer before it, which may still move;
+// - it moves after all that its sender gave to its receiver before it;
+// - it is released, eager or not, once its connection has at most `queued` seconds of bytes left to move.
+//
 // How the parts of a message's time grow:
 // - The request of a message that waits carries its first bytes, as many as the eager limit (Open MPI's ob1), and so
 //   is at its receiver `request` seconds after ready. The answer waits behind what the receiver sends the other way,
@@ -72,6 +77,7 @@ struct Activity {
   bool is_transfer = false;
   bool eager = false;           // transfer: bytes are at most the Program's eager_limit
   bool waits = false;           // transfer: for its receiver, before it moves; one that is eager does not
+  bool streams = false;         // transfer: it follows the messages before it as its sender's socket has room
   int device = 0;               // block: where; transfer: the sender
   int peer = -1;                // transfer: the receiver
   uint32_t first_instance = 0;  // block: instances of a block are not contiguous in Dependencies: they are listed in
@@ -91,7 +97,7 @@ struct Activity {
   double busy = 0;    // transfer: seconds its handshake takes longer if both its ends compute when that is to end
   int route = -1;     // transfer: index into TimedGraph::routes; -1: no distance (same device)
 
-  // Transfer: seconds from its first byte's move until its sender's MPI and socket hold the rest.
+  // Transfer that does not stream: seconds from its first byte's move until its sender's MPI and socket hold the rest.
   // The sender of a larger message hands over what its request does not carry, once it is answered.
   double until_released() const { return std::max(std::min(request + handover, duration), duration - queued); }
 };

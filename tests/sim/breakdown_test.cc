@@ -29,10 +29,6 @@ void expect_parts(const Case& one, const std::vector<Parts>& expected) {
   }
 }
 
-const Case& hand_case(const std::vector<HandCase>& cases, const std::string& name) {
-  return std::ranges::find(cases, name, &HandCase::name)->one;
-}
-
 // The times of each event stand beside these cases in hand_cases.h.
 TEST(Breakdown, ByHand) {
   const std::vector<HandCase> cases = hand_cases();

@@ -209,6 +209,16 @@ TEST(Fast, MessagesWithoutOverheadsLeaveComputationsAlone) {
   EXPECT_DOUBLE_EQ(timing.makespan, 10);
 }
 
+// The socket holds 6 ms. It takes all of the first message of 4 ms when that is written, at 1 ms. The second is written
+// at 2 and ends to move at 9, so the socket holds the rest of it from 3 on.
+TEST(Fast, ASocketTakesAMessageWhileTheOneBeforeMoves) {
+  const std::vector<HandCase> cases = hand_cases();
+  const Case& one = hand_case(cases, "a socket that holds several");
+  const Timing timing = fast(one);
+  EXPECT_DOUBLE_EQ(timing.released[activity_of(one, "A", 0, 1)], 1 * ms);
+  EXPECT_DOUBLE_EQ(timing.released[activity_of(one, "A", 1, 1)], 3 * ms);
+}
+
 // Its release too, whichever of its parts decides: what is queued, the hand-over, the whole way.
 TEST(Fast, OneFactorScalesAllOfAMessage) {
   for (const auto& [queued, handover] : {std::pair(0.25, 0.0), std::pair(0.9, 0.3), std::pair(0.9, 5.0)}) {

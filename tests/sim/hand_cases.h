@@ -294,6 +294,12 @@ inline std::vector<HandCase> hand_cases() {
         {{"A", 0, 1, 0, 1, 5, 7.5}, {"A", 1, 1, 8.5, 3, 9, 11.5}});
     add("before its recv is posted, one instance", late_receiver(0, 1), early, 12.5,
         {{"A", 1, 0, 0, 3, 4, 4}, {"A", 1, 1, 8.5, 4, 9, 11.5}});
+    // A socket that holds 6 ms, more than a message: it takes all of the first at 1, and the second at 2 while the
+    // first moves. With one instance A writes the second from 1 to 2.
+    Cluster deep = early;
+    for (MeasuredRoute& way : deep.routes) way.overheads.held = 6 * ms;
+    add("a socket that holds several", late_receiver(0, 1), deep, 12.5,
+        {{"A", 1, 0, 0, 1, 2, 2}, {"A", 0, 1, 0, 1, 5, 7.5}, {"A", 1, 1, 8.5, 2, 9, 11.5}});
     // The request for A's second message travels behind the rest of the first, so it is there at 5.5 + 0.5. B asked at
     // 4.8, so A answers B when it posts its recv, at 5.8, whatever it is to send: B's message moves from 6.3 to 11.1.
     add("a request behind the rest", message_between_two(), cluster, 13.1,
@@ -390,6 +396,10 @@ device B cpu host b memory 1000000
     cases.push_back(std::move(empty));
   }
   return cases;
+}
+
+inline const Case& hand_case(const std::vector<HandCase>& cases, const std::string& name) {
+  return std::ranges::find(cases, name, &HandCase::name)->one;
 }
 
 }  // namespace nlsplit::testing
