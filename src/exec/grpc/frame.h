@@ -1,7 +1,7 @@
 // Frame: what travels between two ranks over a gRPC stream: a header of fixed size, and bytes.
 //
 //   eager   all bytes of a message that is small
-//   ask     a larger message is ready: its tag, its number at the sender, its size
+//   ask     a larger message is ready: its tag, its number at the sender, its size. Pieces may follow at once
 //   clear   the receiver has room for it: its number
 //   piece   some of its bytes: its number, and where they begin
 //   line    of the heartbeat
@@ -29,7 +29,7 @@ struct FrameHeader {
 };
 
 inline constexpr size_t header_bytes = 24;
-// Larger messages ask first. Pieces are the largest frames.
+// Larger messages are announced, and leave in pieces, which are the largest frames.
 inline constexpr size_t eager_bytes = size_t{64} << 10, piece_bytes = size_t{256} << 10;
 inline constexpr size_t text_bytes = size_t{256} << 10;  // of hello, welcome and line
 

@@ -1,5 +1,6 @@
 // Mailbox: matches messages with receives, as MPI does. Small messages are copied and leave at once (eager). Larger
-// ones ask the receiver, which answers when the receive is posted (rendezvous). Without gRPC: frames go in and out.
+// ones are announced, and leave in pieces. Their receiver keeps what it does not expect yet, and says of each message
+// when it has room for it. A sender is at most 16 MiB ahead of that. Without gRPC: frames go in and out.
 //
 //   Mailbox mailbox(ranks, [&](int peer, Frame frame) { streams[peer].put(std::move(frame)); });
 //   const auto r = mailbox.send(1, tag, data);  …  mailbox.test(r)       // one thread
@@ -12,7 +13,6 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <span>
 #include <vector>
 
@@ -54,14 +54,25 @@ class Mailbox {
     Flag* done;
   };
   struct Sending {
-    int peer;
+    int peer = 0;
     std::span<const std::byte> data;
-    Flag* done;
+    size_t put = 0;                             // bytes
+    bool cleared = false;                       // the receiver has room for all of it
+    std::shared_ptr<std::atomic<size_t>> left;  // pieces that gRPC may still look at
+    Flag* done = nullptr;                       // valid until then
   };
   struct Receiving {
-    std::span<std::byte> room;
-    size_t got;
-    Flag* done;
+    uint64_t size = 0;
+    std::string kept;           // what came before there was room
+    std::span<std::byte> room;  // once there is: `done` is its request
+    size_t got = 0, written = 0;  // bytes that came, and that are in the room
+    Flag* done = nullptr;
+  };
+  struct Peer {
+    std::deque<uint64_t> outgoing;  // numbers of messages that are not wholly put
+    size_t ahead = 0;               // bytes put of messages that the peer has not cleared
+    bool putting = false;           // a thread puts pieces: the order is its
+    size_t kept = 0;                // bytes kept of messages that this rank has not cleared
   };
   using Channel = std::pair<int, int>;  // peer and tag
   // gRPC may let go of the last bytes of a broken stream when the mailbox is gone.
@@ -73,6 +84,9 @@ class Mailbox {
   Transport::Request new_request();
   Status arrive(int peer, const FrameHeader& header, std::span<const std::span<const std::byte>> parts);
   Status clear(int peer, uint64_t message);
+  void put_pieces(int peer);
+  std::optional<Frame> next_piece(Peer& peer);
+  void written(int peer, uint64_t message, size_t bytes);
   Status add_piece(int peer, const FrameHeader& header, std::span<const std::span<const std::byte>> parts);
   Error wrong_size(int peer, uint64_t sent, size_t expected) const;
   Error strange(int peer, const char* what) const;
@@ -87,10 +101,10 @@ class Mailbox {
   std::mutex mutex_;  // for all below
   std::map<Channel, std::deque<Posted>> posted_;
   std::map<Channel, std::deque<Arrived>> arrived_;
-  std::map<uint64_t, Sending> sending_;                      // by number
-  std::map<std::pair<int, uint64_t>, Receiving> receiving_;  // by peer and its number
-  std::set<std::pair<int, uint64_t>> asked_;                 // numbers of messages that have not come to their end
-  std::optional<Error> wrong_;                               // of receive()
+  std::map<int, Peer> peers_;
+  std::map<uint64_t, Sending> sending_;                      // by number: not wholly put, or not cleared
+  std::map<std::pair<int, uint64_t>, Receiving> receiving_;  // by peer and its number: from its ask to its end
+  std::optional<Error> wrong_;  // of receive()
   uint64_t next_ = 0;
 };
 

@@ -38,24 +38,92 @@ struct Two {
   }
 };
 
-TEST(Mailbox, SmallMessagesLeaveAtOnceLargeOnesWaitForRoom) {
+TEST(Mailbox, MessagesLeaveBeforeThereIsRoomForThem) {
   Two two;
   std::string small = "abcd", large(600'000, ' '), small_room(4, ' '), large_room(large.size(), ' ');
   std::iota(large.begin(), large.end(), '\0');
+  const std::string sent = large;
   const auto first = two.a.send(1, 7, room(small));
   const auto second = two.a.send(1, 8, room(large));
   EXPECT_EQ(two.a.test(first), State::done);
   small = "????";  // the sender may use its bytes again
-  ASSERT_TRUE(two.deliver().ok());
   EXPECT_EQ(two.a.test(second), State::pending);
+  ASSERT_TRUE(two.deliver().ok());
+  EXPECT_EQ(two.a.test(second), State::done);
+  large.assign(large.size(), '?');
   const auto large_in = two.b.receive(0, 8, room(large_room)), small_in = two.b.receive(0, 7, room(small_room));
   EXPECT_EQ(two.b.test(small_in), State::done);
-  EXPECT_EQ(two.b.test(large_in), State::pending);
-  ASSERT_TRUE(two.deliver().ok());
   EXPECT_EQ(two.b.test(large_in), State::done);
-  EXPECT_EQ(two.a.test(second), State::done);
   EXPECT_EQ(small_room, "abcd");
+  EXPECT_EQ(large_room, sent);
+  EXPECT_TRUE(two.deliver().ok());
+}
+
+// Half of it came before there was room, and the rest goes where it belongs.
+TEST(Mailbox, RoomMayBePostedInTheMiddleOfAMessage) {
+  Two two;
+  std::string large(4 * piece_bytes, ' '), large_room(large.size(), ' ');
+  std::iota(large.begin(), large.end(), '\0');
+  const auto out = two.a.send(1, 0, room(large));
+  std::vector<Frame> frames = std::exchange(two.to_b, {});
+  ASSERT_EQ(frames.size(), 5u);  // an ask and four pieces
+  for (size_t f = 0; f < 3; ++f) ASSERT_TRUE(Two::give(two.b, 0, frames[f]).ok());
+  const auto in = two.b.receive(0, 0, room(large_room));
+  EXPECT_EQ(two.b.test(in), State::pending);
+  for (size_t f = 3; f < 5; ++f) ASSERT_TRUE(Two::give(two.b, 0, frames[f]).ok());
+  EXPECT_EQ(two.b.test(in), State::done);
+  EXPECT_EQ(two.a.test(out), State::done);
   EXPECT_EQ(large_room, large);
+  EXPECT_TRUE(two.deliver().ok());
+}
+
+// 16 MiB are kept, then the rest waits. What there is room for passes it, and so do small messages.
+TEST(Mailbox, ASenderIsNotFarAheadOfItsReceiver) {
+  Two two;
+  constexpr size_t most = size_t{16} << 20, each = size_t{12} << 20;
+  std::string first(each, 'a'), second(each, 'b'), third(each, 'c');
+  std::vector<Transport::Request> out;
+  for (std::string* text : {&first, &second, &third})
+    out.push_back(two.a.send(1, static_cast<int>(out.size()), room(*text)));
+  const auto bytes_put = [&] {
+    size_t bytes = 0;
+    for (const Frame& frame : two.to_b) bytes += frame.borrowed.size();
+    return bytes;
+  };
+  EXPECT_EQ(bytes_put(), most);
+  ASSERT_TRUE(two.deliver().ok());
+  EXPECT_EQ(two.a.test(out[0]), State::done);
+  EXPECT_EQ(two.a.test(out[1]), State::pending);
+  std::string room_of_third(each, '?'), room_of_first(each, '?'), room_of_second(each, '?'), word = "go", heard = "??";
+  const auto third_in = two.b.receive(0, 2, room(room_of_third));
+  (void)two.a.send(1, 3, room(word));
+  const auto word_in = two.b.receive(0, 3, room(heard));
+  ASSERT_TRUE(two.deliver().ok());
+  EXPECT_EQ(two.b.test(word_in), State::done);
+  EXPECT_EQ(two.b.test(third_in), State::done);
+  EXPECT_EQ(room_of_third, third);
+  EXPECT_EQ(two.a.test(out[1]), State::pending);
+  const auto first_in = two.b.receive(0, 0, room(room_of_first));
+  EXPECT_EQ(two.b.test(first_in), State::done);
+  EXPECT_EQ(room_of_first, first);
+  ASSERT_TRUE(two.deliver().ok());
+  EXPECT_EQ(two.a.test(out[1]), State::done);
+  const auto second_in = two.b.receive(0, 1, room(room_of_second));
+  EXPECT_EQ(two.b.test(second_in), State::done);
+  EXPECT_EQ(room_of_second, second);
+}
+
+TEST(Mailbox, RefusesWhoIsTooFarAhead) {
+  Two two;
+  constexpr size_t most = size_t{16} << 20;
+  std::string piece(piece_bytes, 'x');
+  const std::array parts = {std::as_bytes(std::span(piece))};
+  ASSERT_TRUE(two.b.take(0, {FrameKind::ask, 0, 0, 2 * most}, {}).ok());
+  for (size_t at = 0; at < most; at += piece_bytes)
+    ASSERT_TRUE(two.b.take(0, {FrameKind::piece, 0, 0, at}, parts).ok()) << at;
+  const Status status = two.b.take(0, {FrameKind::piece, 0, 0, most}, parts);
+  ASSERT_FALSE(status.ok());
+  EXPECT_THAT(status.error().message, HasSubstr("more than it may before there is room"));
 }
 
 TEST(Mailbox, MessagesOfOneTagKeepTheirOrderWhateverTheirSize) {
