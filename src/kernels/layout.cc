@@ -319,6 +319,10 @@ int64_t pair_scratch_floats(const Product& p, Isa isa) {
                   widest_vector);
 }
 
+int64_t pair_panel_floats(const Product& p, Isa isa) {
+  return round_up(vector_panels(pairs_of(p.k), p.n, isa), widest_vector);
+}
+
 int64_t product_k_step(int64_t m) {
   constexpr int64_t few_rows = 14;
   static_assert(few_rows >= tile_rows(Isa::v3) && few_rows >= tile_rows(Isa::v4) && few_rows >= tile_rows(Isa::neon));

@@ -288,6 +288,7 @@ constexpr int64_t pair_k_step(int64_t pairs) {
 inline constexpr int64_t pair_unfolded_at_once = 128;  // pairs of a panel that become floats, where they have to
 int64_t pair_panels_at_once(int64_t pairs, Isa isa);
 int64_t pair_scratch_floats(const Product& p, Isa isa);  // of one worker
+int64_t pair_panel_floats(const Product& p, Isa isa);    // the right operand of one product as vector panels of pairs
 // Sizes in floats of the scratch of the products and convolutions.
 int64_t product_left_floats(int64_t m, int64_t k);                    // a block of the left operand as scalar panels
 int64_t product_right_floats(int64_t k, int64_t n);                   // a block of the right operand as vector panels

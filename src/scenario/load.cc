@@ -24,7 +24,7 @@ Result<Model> build_optimized(const Scenario& scenario, int64_t tokens) {
   const Purpose purpose = scenario.training ? Purpose::training : Purpose::inference;
   ASSIGN_OR_RETURN(model.graph, optimize(model.graph, model.weights, purpose));
   if (scenario.precision) {
-    ASSIGN_OR_RETURN(model.graph, with_precision(model.graph, model.weights, *scenario.precision));
+    ASSIGN_OR_RETURN(model.graph, with_precision(model.graph, model.weights, *scenario.precision, purpose));
   }
   return model;
 }

@@ -133,8 +133,8 @@ Status parse_workload(const Source& source, const Fields& workload, Scenario& sc
       return parse_generation(source, workload, scenario);
     }
     if (chosen == 1) {
-      if (scenario.precision.value_or(DType::f32) != DType::f32)
-        return source.at(*mode, "a model with a precision is for inference: gradients are known in float32 only");
+      if (scenario.precision == DType::f16)
+        return source.at(*mode, "a model in float16 is for inference: its gradients need loss scaling; bfloat16 trains");
       scenario.training.emplace();
       scenario.schedules = {"gpipe", "1f1b"};
     }

@@ -13,7 +13,9 @@
 #include "exec/programs.h"
 #include "exec/run_session.h"
 #include "exec/states.h"
+#include "graph/half.h"
 #include "graph/passes/passes.h"
+#include "graph/passes/precision.h"
 #include "graph/zoo/zoo.h"
 #include "kernels/cpu.h"
 #include "testing/star.h"
@@ -32,7 +34,8 @@ struct Lesson {
   Isa isa = supported_levels().front();
   KernelGraph step, forward;
 
-  explicit Lesson(Optimizer optimizer) {
+  explicit Lesson(Optimizer optimizer, DType precision = DType::f32) {
+    graph = with_precision(graph, model.weights, precision, Purpose::training).value();
     TrainingOptions options;
     options.optimizer = optimizer;
     options.micro_batches = train_micro_batches;
@@ -158,8 +161,10 @@ std::vector<NamedTensor> inputs_of(const Job& job, const std::string& program) {
 }
 
 TEST(TrainingSession, SplitOverDevicesEqualsOneDeviceBitForBit) {
-  for (const Optimizer optimizer : {Optimizer::momentum, Optimizer::adam}) {
-    const Lesson lesson(optimizer);
+  for (const auto& [optimizer, precision] : {std::pair(Optimizer::momentum, DType::f32),
+                                             {Optimizer::adam, DType::f32},
+                                             {Optimizer::adam, DType::bf16}}) {
+    const Lesson lesson(optimizer, precision);
     const std::string sequence = "evaluate train*3 evaluate train train*2 evaluate";
     const SessionResult one = run_sequence(lesson, 1, sequence);
     ASSERT_EQ(one.losses.size(), 6u);
@@ -175,6 +180,24 @@ TEST(TrainingSession, SplitOverDevicesEqualsOneDeviceBitForBit) {
       }
     }
   }
+}
+
+// In bfloat16 the weights and all sums of gradients are float32, so a step that is smaller than what a bfloat16 can tell apart is not lost.
+TEST(TrainingSession, InBfloat16TrainsNearlyAsInFloat32) {
+  const std::string sequence = "train*6 evaluate";
+  const SessionResult plain = run_sequence(Lesson(Optimizer::momentum), 1, sequence);
+  const SessionResult mixed = run_sequence(Lesson(Optimizer::momentum, DType::bf16), 2, sequence);
+  ASSERT_EQ(mixed.losses.size(), plain.losses.size());
+  for (size_t i = 0; i < plain.losses.size(); ++i)
+    EXPECT_NEAR(mixed.losses[i].mean, plain.losses[i].mean, 0.02 * plain.losses[i].mean) << i;
+  const Tensors exact = states_alone(plain), found = states_alone(mixed);
+  int finer = 0;
+  for (const auto& [name, values] : exact) {
+    ASSERT_EQ(found.at(name).size(), values.size()) << name;
+    for (const float value : found.at(name)) finer += value != bf16_value(bf16_bits(value)) ? 1 : 0;
+  }
+  EXPECT_NE(found, exact);
+  EXPECT_GT(finer, 100);
 }
 
 // Steps of the unsplit Program, each run by itself from the weights that the one before left, then the network with the

@@ -16,9 +16,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string converted(std::string_view text, DType type = DType::f16) {
+std::string converted(std::string_view text, DType type = DType::f16, Purpose purpose = Purpose::inference) {
   WeightStore weights;
-  auto out = with_precision(parse(text), weights, type);
+  auto out = with_precision(parse(text), weights, type, purpose);
   if (!out.ok()) return out.error().message;
   EXPECT_TRUE(verify(*out).ok());
   return without_contents(to_string(*out));
@@ -52,6 +52,40 @@ output %sum
 output %rows
 output %x
 )");
+}
+
+// Weights stay float32, and each node that reads one has a Cast of its own. Scalars are constants.
+TEST(Precision, TrainingKeepsWeightsAndNormalizationsInFloat32) {
+  const std::string text = R"(graph "g"
+input %x f32[4,8]
+weight %w f32[8,8] content 1
+%y f32[4,8] = MatMul(%x, %w) as "first"
+weight %scale f32[8] content 2
+%n f32[4,8] = LayerNormalization(%y, %scale) {axis=1, epsilon=1e-05} as "norm"
+weight %half f32[] content 3
+%m f32[4,8] = Mul(%n, %half) as "scaled"
+%z f32[4,8] = MatMul(%m, %w) as "second"
+output %z
+)";
+  EXPECT_EQ(converted(text, DType::bf16, Purpose::training), R"(graph "g"
+input %x f32[4,8]
+%x.bf16 bf16[4,8] = Cast(%x) {to="bf16"} as "x.bf16.cast"
+weight %w f32[8,8]
+%w.bf16.first bf16[8,8] = Cast(%w) {to="bf16"} as "w.bf16.first.cast"
+%y bf16[4,8] = MatMul(%x.bf16, %w.bf16.first) as "first"
+%y.f32 f32[4,8] = Cast(%y) {to="f32"} as "y.f32.cast"
+weight %scale f32[8]
+%n f32[4,8] = LayerNormalization(%y.f32, %scale) {axis=1, epsilon=1e-05} as "norm"
+%n.bf16 bf16[4,8] = Cast(%n) {to="bf16"} as "n.bf16.cast"
+weight %half.bf16 bf16[]
+%m bf16[4,8] = Mul(%n.bf16, %half.bf16) as "scaled"
+%w.bf16.second bf16[8,8] = Cast(%w) {to="bf16"} as "w.bf16.second.cast"
+%z.bf16 bf16[4,8] = MatMul(%m, %w.bf16.second) as "second"
+%z f32[4,8] = Cast(%z.bf16) {to="f32"} as "z.cast"
+output %z
+)");
+  EXPECT_EQ(converted(text, DType::f16, Purpose::training),
+            "float16 is for inference: its gradients need loss scaling; bfloat16 trains");
 }
 
 // The values that other nodes read of an output are the halves themselves; what an operator must have in float32 is

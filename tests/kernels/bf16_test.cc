@@ -97,6 +97,40 @@ TEST_P(Bf16, ProductsOfAllSizes) {
   }
 }
 
+// Operands that a step makes: weights that change, their gradients, scores of attention.
+TEST_P(Bf16, ProductsOfPlainOperands) {
+  uint64_t seed = 0;
+  for (const int64_t k : {1, 2, 31, 64, 257}) {
+    for (const int64_t n : {1, 16, 33, 70}) {
+      for (const int64_t m : {1, 5, 31, 150}) {
+        for (const auto& [turn_left, turn_right] : {std::pair(0, 0), {1, 0}, {0, 1}, {1, 1}}) {
+          ComputeDesc desc = product(Op::Gemm, m, n, k, seed++ % 2 == 0, turn_right == 1);
+          desc.weights = 0;
+          if (turn_left == 1) desc.inputs[0].shape = {k, m};
+          set_attr(desc.attrs, "transA", int64_t{turn_left});
+          desc = with_kernel(desc, KernelName::gemm_bf16_plain);
+          expect_right(desc, halves_for(desc, seed), k);
+          if (HasFailure()) return;
+        }
+        for (const auto& [a, b] : {std::pair<Shape, Shape>{{m, k}, {k, n}},
+                                   {{3, m, k}, {k, n}},
+                                   {{3, m, k}, {3, k, n}},
+                                   {{2, 3, m, k}, {1, 3, k, n}},
+                                   {{2, 1, m, k}, {3, k, n}}}) {
+          ComputeDesc desc;
+          desc.op = Op::MatMul;
+          desc.inputs = {{DType::bf16, a}, {DType::bf16, b}};
+          if (seed++ % 2 == 0) desc.inputs.push_back({DType::bf16, {n}});
+          desc.outputs = infer(desc.op, desc.inputs, desc.attrs).value();
+          desc = with_kernel(desc, KernelName::matmul_bf16_plain);
+          expect_right(desc, halves_for(desc, seed), k);
+          if (HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
 // Sums that wait in float32 between blocks of k, and more panels of rows than are packed at once.
 TEST_P(Bf16, ProductsOfSeveralBlocks) {
   for (const auto& [m, n, k] : {std::tuple<int64_t, int64_t, int64_t>{1, 70, 9001}, {100, 37, 8500}, {300, 40, 40}}) {
@@ -421,6 +455,9 @@ TEST(Bf16Catalogue, SaysWhatProductsItLeavesToOthers) {
   desc = product(Op::Gemm, 4, 5, 6, false, false);
   desc.weights = 0;
   EXPECT_EQ(why(desc, KernelName::gemm_bf16), "it packs its right operand at load, and this one is not constant");
+  EXPECT_EQ(why(desc, KernelName::gemm_bf16_plain), "");
+  set_attr(desc.attrs, "alpha", 2.0);
+  EXPECT_EQ(why(desc, KernelName::gemm_bf16_plain), "the product is scaled");
   desc = of_type(product(Op::MatMul, 4, 5, 6, false, false), DType::f16);
   EXPECT_EQ(why(desc, KernelName::matmul_bf16), "f16[4,5] is not bf16");
   EXPECT_NE(why(of_type(desc, DType::f32), KernelName::matmul_bf16), "");

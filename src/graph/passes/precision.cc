@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "graph/elements.h"
@@ -16,12 +17,28 @@ namespace {
 constexpr std::array<std::string_view, 3> words = {"float32", "float16", "bfloat16"};
 constexpr std::array types = {DType::f32, DType::f16, DType::bf16};
 
+// What training computes in float32 whatever the precision: sums of many elements, quotients of sums, and functions that
+// make a rounding error of an operand a large one. PyTorch's autocast has a like list
+// (https://docs.pytorch.org/docs/stable/amp.html, "CUDA Ops that can autocast to float32"). Gather reads rows of a
+// table, of which a Cast would convert all.
+constexpr std::array trained_in_f32 = {
+    Op::BatchNormalization, Op::LayerNormalization, Op::InstanceNormalization, Op::LRN,       Op::Softmax,
+    Op::LogSoftmax,         Op::ReduceSum,          Op::ReduceMean,            Op::ReduceL1,  Op::ReduceL2,
+    Op::Exp,                Op::Log,                Op::Pow,                   Op::Sqrt,      Op::Reciprocal,
+    Op::Gather};
+
 class Conversion {
  public:
-  Conversion(const Graph& graph, WeightStore& weights, DType type)
-      : before_(graph), out_(graph), weights_(weights), type_(type), is_output_(output_flags(graph)) {
+  Conversion(const Graph& graph, WeightStore& weights, DType type, Purpose purpose)
+      : before_(graph),
+        out_(graph),
+        weights_(weights),
+        type_(type),
+        trains_(purpose == Purpose::training),
+        is_output_(output_flags(graph)) {
     out_.nodes.clear();
     of_integers_.assign(graph.values.size(), false);
+    for (const ContentId formula : weights.formulas()) formulas_.insert(formula);
   }
 
   Result<Graph> run() {
@@ -54,9 +71,9 @@ class Conversion {
     Node now = node;
     const bool integers = from_integers(node);
     if (node.op != Op::Cast) {  // takes its operand as it is
-      const DType wanted = integers || has(node.op, traits::stays_f32) ? DType::f32 : type_;
-      for (ValueId& id : now.inputs) id = as(id, wanted);
-      for (EpilogueStep& step : now.epilogue) step.operand = as(step.operand, wanted);
+      const DType wanted = integers || stays_f32(node.op) ? DType::f32 : type_;
+      for (ValueId& id : now.inputs) id = as(id, wanted, node.name);
+      for (EpilogueStep& step : now.epilogue) step.operand = as(step.operand, wanted, node.name);
     }
     auto made = infer(now.op, input_types(out_, now), now.attrs);
     if (!made.ok())
@@ -74,22 +91,34 @@ class Conversion {
     return ok_status();
   }
 
+  bool stays_f32(Op op) const {
+    return has(op, traits::stays_f32) || (trains_ && std::ranges::find(trained_in_f32, op) != trained_in_f32.end());
+  }
+
+  // Scalars and tables of positions are constants (TrainingOptions::constants).
+  bool may_be_trained(const Value& value) const {
+    return trains_ && element_count(value.type.shape) > 1 && !formulas_.contains(value.content);
+  }
+
   // An output of the graph keeps its name and type; what the node makes is called otherwise.
   void give_back(ValueId id) {
     const std::string name = out_.value(id).name;
     out_.values[id.index()].name = unused_name(out_, fmt::format("{}.{}", name, name_of(type_)));
-    const ValueId given = cast(id, DType::f32, name);
+    const ValueId given = made_[{id, DType::f32}] = cast(id, DType::f32, name);
     std::ranges::replace(out_.outputs, id, given);
   }
 
-  // The value in another type than the graph had for it, made once.
-  ValueId as(ValueId id, DType wanted) {
+  // The value in another type than the graph had for it, made once. Of a weight that is trained each reader has its own:
+  // tied weights may be read by nodes of several stages.
+  ValueId as(ValueId id, DType wanted, const std::string& reader) {
     if (!was_float32(id) || out_.value(id).type.dtype == wanted) return id;
-    const auto [known, added] = made_.try_emplace({id, wanted});
-    if (!added) return known->second;
+    if (const auto known = made_.find({id, wanted}); known != made_.end()) return known->second;
     const Value value = out_.value(id);
     const std::string name = fmt::format("{}.{}", value.name, name_of(wanted));
-    if (value.kind != ValueKind::weight) return cast(finite(id), wanted, unused_name(out_, name), id);
+    if (value.kind == ValueKind::weight && may_be_trained(value))
+      return cast(id, wanted, unused_name(out_, fmt::format("{}.{}", name, reader)));
+    if (value.kind != ValueKind::weight)
+      return made_[{id, wanted}] = cast(finite(id), wanted, unused_name(out_, name));
     const TensorType type{wanted, value.type.shape};
     const Derivation how = wanted == DType::f16 ? Derivation::to_f16 : Derivation::to_bf16;
     return made_[{id, wanted}] = add_weight(out_, name, type, weights_.add_derived(how, {value.content}, 0, type));
@@ -106,12 +135,10 @@ class Conversion {
     return made;
   }
 
-  ValueId cast(ValueId from, DType to, const std::string& name) { return cast(from, to, name, from); }
-  ValueId cast(ValueId from, DType to, const std::string& name, ValueId of) {
+  ValueId cast(ValueId from, DType to, const std::string& name) {
     const ValueId made = add_value(name, {to, out_.value(from).type.shape});
     Attrs attrs = {{"to", std::string(name_of(to))}};
     out_.nodes.push_back({Op::Cast, unused_node(name + ".cast"), {from}, {made}, std::move(attrs), {}});
-    made_[{of, to}] = made;
     return made;
   }
 
@@ -134,7 +161,9 @@ class Conversion {
   Graph out_;  // the values keep their ids, new ones come behind them
   WeightStore& weights_;
   const DType type_;
+  const bool trains_;
   const std::vector<bool> is_output_;
+  std::set<ContentId> formulas_;
   std::vector<bool> of_integers_;  // of before_'s values
   std::map<std::pair<ValueId, DType>, ValueId> made_;
 };
@@ -153,13 +182,15 @@ Result<Graph> as_it_is(const Graph& graph) {
 
 }  // namespace
 
-Result<Graph> with_precision(const Graph& graph, WeightStore& weights, DType type) {
+Result<Graph> with_precision(const Graph& graph, WeightStore& weights, DType type, Purpose purpose) {
   CHECK(std::ranges::find(types, type) != types.end(), "a precision is f32, f16 or bf16");
   if (type == DType::f32) return as_it_is(graph);
+  if (type == DType::f16 && purpose == Purpose::training)
+    return unsupported("float16 is for inference: its gradients need loss scaling; bfloat16 trains");
   if (const auto state = std::ranges::find(graph.values, true, &Value::state); state != graph.values.end())
     return unsupported(fmt::format("state {} is {}: a network with states has the precision it was made with",
                                    state->name, to_string(state->type)));
-  return Conversion(graph, weights, type).run();
+  return Conversion(graph, weights, type, purpose).run();
 }
 
 DType coarser(DType a, DType b) {

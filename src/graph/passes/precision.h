@@ -11,6 +11,7 @@
 
 #include "graph/graph.h"
 #include "graph/operators/operator.h"
+#include "graph/passes/passes.h"
 #include "graph/weights.h"
 
 namespace nlsplit::inline graph {
@@ -19,7 +20,11 @@ namespace nlsplit::inline graph {
 // (Derivation::to_f16): nothing is converted until they are read. In float32 stay operators whose operands are
 // positions or scales, and what is computed from integers alone; precision.cc says which and why. Tensors of other
 // types than f32 stay what they are.
-Result<Graph> with_precision(const Graph& graph, WeightStore& weights, DType type);
+// For training (mixed precision, Micikevicius et al., ICLR 2018, section 3.1): weights stay f32, and each node that
+// reads one in bf16 has a Cast of its own, so that gradients reach the weights in f32. Also in float32 stay
+// normalizations, sums, powers and logarithms. Error: f16, whose gradients need loss scaling.
+Result<Graph> with_precision(const Graph& graph, WeightStore& weights, DType type,
+                             Purpose purpose = Purpose::inference);
 
 // Of two types of floats the one with fewer bits of significand; bf16 has the fewest, f32 stands for all wider ones.
 DType coarser(DType a, DType b);

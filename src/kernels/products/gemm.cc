@@ -108,24 +108,6 @@ void pack_gemm(const ComputeDesc& desc, size_t, const void* raw, void* packed) {
   pack_right(gemm_right(desc, static_cast<const float*>(raw), p), p.k, p.n, static_cast<float*>(packed));
 }
 
-// A tensor of products: where its matrix number i begins, repeated along the batch axes it lacks or has once.
-int64_t matrix_offset(const Shape& shape, const Shape& out, size_t out_batch_axes, size_t matrix_axes, int64_t i) {
-  if (shape.size() <= matrix_axes) return 0;
-  const size_t axes = shape.size() - matrix_axes;
-  int64_t stride = 1, offset = 0;
-  for (size_t m = axes; m < shape.size(); ++m) stride *= shape[m];
-  for (size_t back = 0; back < out_batch_axes; ++back) {
-    const int64_t extent = out[out_batch_axes - 1 - back];
-    const int64_t at = i % extent;
-    i /= extent;
-    if (back >= axes) continue;
-    const int64_t own = shape[axes - 1 - back];
-    if (own != 1) offset += at * stride;
-    stride *= own;
-  }
-  return offset;
-}
-
 void run_matmul(const KernelCall& call, bool packed) {
   const ComputeDesc& desc = *call.desc;
   const Product p = product_of(desc);

@@ -107,6 +107,14 @@ void unfold_pairs(const float* pairs, int64_t count, int64_t group, float* to) {
 
 void pack_pair_rows(const PairLeft& left, int64_t row, int64_t rows, int64_t pair, int64_t pairs, float* to,
                     float* staging) {
+  if (left.turned > 0) {
+    const uint16_t* at = left.halves + 2 * pair * left.turned + row;
+    for (int64_t i = pair; i < pair + pairs; ++i, at += 2 * left.turned) {
+      const bool whole = 2 * i + 1 < left.k;
+      for (int64_t r = 0; r < rows; ++r) *to++ = pair_of(at[r], whole ? at[left.turned + r] : uint16_t{0});
+    }
+    return;
+  }
   if (left.k % 2 == 0) {  // the pairs lie there already
     const auto* all = reinterpret_cast<const float*>(left.halves);
     const int64_t stride = left.k / 2;
@@ -119,6 +127,8 @@ void pack_pair_rows(const PairLeft& left, int64_t row, int64_t rows, int64_t pai
 }
 
 void pack_pair_panels(const PairRight& right, int64_t k, int64_t n, float* packed) {
+  if (right.k_stride == 1 && k % 2 == 0 && right.column_stride % 2 == 0)  // the pairs lie there already
+    return pack_right({reinterpret_cast<const float*>(right.data), 1, right.column_stride / 2}, k / 2, n, packed);
   constexpr int64_t panel_width = tile_vectors * width;
   for (int64_t column = 0; column < n; column += panel_width) {
     const int64_t columns = std::min(panel_width, n - column), wide = columns > width ? panel_width : width;

@@ -13,10 +13,11 @@
 
 namespace nlsplit::inline kernels {
 
-// m rows of k elements of bfloat16, as they lie.
+// m rows of k elements of bfloat16, as they lie; or the transpose of k rows of so many elements: `turned`, else 0.
 struct PairLeft {
   const uint16_t* halves = nullptr;
   int64_t k = 0;
+  int64_t turned = 0;
 };
 
 // A tile of sums: the rows from `row` on, the columns from `column` on, of which `columns` are real; `floats` from row

@@ -365,4 +365,21 @@ void product_columns(int64_t begin, int64_t end, int64_t m, int64_t n, int64_t k
   }
 }
 
+int64_t matrix_offset(const Shape& shape, const Shape& out, size_t out_batch_axes, size_t matrix_axes, int64_t i) {
+  if (shape.size() <= matrix_axes) return 0;
+  const size_t axes = shape.size() - matrix_axes;
+  int64_t stride = 1, offset = 0;
+  for (size_t m = axes; m < shape.size(); ++m) stride *= shape[m];
+  for (size_t back = 0; back < out_batch_axes; ++back) {
+    const int64_t extent = out[out_batch_axes - 1 - back];
+    const int64_t at = i % extent;
+    i /= extent;
+    if (back >= axes) continue;
+    const int64_t own = shape[axes - 1 - back];
+    if (own != 1) offset += at * stride;
+    stride *= own;
+  }
+  return offset;
+}
+
 }  // namespace nlsplit::inline kernels

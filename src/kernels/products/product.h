@@ -54,4 +54,7 @@ void product_columns(int64_t begin, int64_t end, int64_t m, int64_t n, int64_t k
 void pack_left(const Left& left, int64_t m, int64_t k, float* packed);
 void pack_right(const Right& right, int64_t k, int64_t n, float* packed);
 
+// A tensor of products: where its matrix number i begins, repeated along the batch axes it lacks or has once.
+int64_t matrix_offset(const Shape& shape, const Shape& out, size_t out_batch_axes, size_t matrix_axes, int64_t i);
+
 }  // namespace nlsplit::inline kernels

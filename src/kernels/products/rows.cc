@@ -92,14 +92,17 @@ Bytes scratch_experts(const ComputeDesc& desc, Isa isa, int workers) {
                               saturating_product(2, part(sizes.inner_bytes())), linear));
 }
 
+std::string refuse_other_halves(const ComputeDesc& desc) {
+  return desc.outputs[0].dtype == DType::bf16 ? "" : fmt::format("{} is not bf16", to_string(desc.outputs[0]));
+}
+
 std::string refuse_product_bf16(const ComputeDesc& desc) {
-  if (desc.outputs[0].dtype != DType::bf16) return fmt::format("{} is not bf16", to_string(desc.outputs[0]));
+  if (std::string why = refuse_other_halves(desc); !why.empty()) return why;
   return refuse_matmul_packed(desc);
 }
 
-std::string refuse_gemm_bf16(const ComputeDesc& desc) {
-  if (std::string why = refuse_product_bf16(desc); !why.empty()) return why;
-  if (attr_int(desc.attrs, "transA") != 0) return "the left operand is transposed";
+std::string refuse_gemm_bf16_plain(const ComputeDesc& desc) {
+  if (std::string why = refuse_other_halves(desc); !why.empty()) return why;
   if (attr_float(desc.attrs, "alpha") != 1) return "the product is scaled";
   if (desc.own_inputs() < 3) return {};
   const Shape& c = desc.inputs[2].shape;
@@ -107,8 +110,27 @@ std::string refuse_gemm_bf16(const ComputeDesc& desc) {
   return is_row && attr_float(desc.attrs, "beta") == 1 ? "" : "what is added is not a row";
 }
 
+std::string refuse_gemm_bf16(const ComputeDesc& desc) {
+  if (std::string why = refuse_product_bf16(desc); !why.empty()) return why;
+  if (attr_int(desc.attrs, "transA") != 0) return "the left operand is transposed";
+  return refuse_gemm_bf16_plain(desc);
+}
+
+std::string refuse_matmul_bf16_plain(const ComputeDesc& desc) {
+  if (std::string why = refuse_other_halves(desc); !why.empty()) return why;
+  if (desc.inputs[0].shape.size() < 2 || desc.inputs[1].shape.size() < 2) return "an operand is a vector";
+  return refuse_many_axes(desc);
+}
+
 Bytes scratch_product_bf16(const ComputeDesc& desc, Isa isa, int workers) {
   return floats(saturating_product(workers, pair_scratch_floats(product_of(desc), isa)));
+}
+
+// Each of several products is one worker's, with its own panels.
+Bytes scratch_product_bf16_plain(const ComputeDesc& desc, Isa isa, int workers) {
+  const Product p = product_of(desc);
+  const int64_t panels = saturating_product(p.batch == 1 ? 1 : workers, pair_panel_floats(p, isa));
+  return floats(saturating_sum(saturating_product(workers, pair_scratch_floats(p, isa)), panels));
 }
 
 Bytes packed_product_bf16(const ComputeDesc& desc, size_t i, Isa isa) {
@@ -133,6 +155,22 @@ const KernelInfo rows::matmul_bf16 = {
     .refuses = refuse_product_bf16,
     .workspace = scratch_product_bf16,
     .packed_bytes = packed_product_bf16,
+    .halves = true,
+    .exact_axes = exact::all};
+
+const KernelInfo rows::gemm_bf16_plain = {
+    .what = "matrix product of plain operands of bf16, pair by pair, the right one packed each time",
+    .ops = computes<Op::Gemm>,
+    .refuses = refuse_gemm_bf16_plain,
+    .workspace = scratch_product_bf16_plain,
+    .halves = true,
+    .exact_axes = exact::batch | exact::channels};
+
+const KernelInfo rows::matmul_bf16_plain = {
+    .what = "batched product of plain operands of bf16, pair by pair, the right one packed each time",
+    .ops = computes<Op::MatMul>,
+    .refuses = refuse_matmul_bf16_plain,
+    .workspace = scratch_product_bf16_plain,
     .halves = true,
     .exact_axes = exact::all};
 
