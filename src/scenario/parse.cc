@@ -134,7 +134,8 @@ Status parse_workload(const Source& source, const Fields& workload, Scenario& sc
     }
     if (chosen == 1) {
       if (scenario.precision == DType::f16)
-        return source.at(*mode, "a model in float16 is for inference: its gradients need loss scaling; bfloat16 trains");
+        return source.at(*mode,
+                         "a model in float16 is for inference: its gradients need loss scaling; bfloat16 trains");
       scenario.training.emplace();
       scenario.schedules = {"gpipe", "1f1b"};
     }

@@ -291,7 +291,8 @@ void start_elsewhere(const Repeat& repeat, double& phase) {
   constexpr double golden = 0.6180339887498949;  // its multiples are spread evenly, however many there are
   phase = std::fmod(phase + golden, 1);
   double begin = std::numeric_limits<double>::max(), end = 0;
-  for (const Interval& interval : repeat.times) begin = std::min(begin, interval.start), end = std::max(end, interval.finish);
+  for (const Interval& interval : repeat.times)
+    begin = std::min(begin, interval.start), end = std::max(end, interval.finish);
   if (end > begin) std::this_thread::sleep_for(std::chrono::duration<double>(phase * (end - begin)));
 }
 

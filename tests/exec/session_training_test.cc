@@ -161,9 +161,8 @@ std::vector<NamedTensor> inputs_of(const Job& job, const std::string& program) {
 }
 
 TEST(TrainingSession, SplitOverDevicesEqualsOneDeviceBitForBit) {
-  for (const auto& [optimizer, precision] : {std::pair(Optimizer::momentum, DType::f32),
-                                             {Optimizer::adam, DType::f32},
-                                             {Optimizer::adam, DType::bf16}}) {
+  for (const auto& [optimizer, precision] :
+       {std::pair(Optimizer::momentum, DType::f32), {Optimizer::adam, DType::f32}, {Optimizer::adam, DType::bf16}}) {
     const Lesson lesson(optimizer, precision);
     const std::string sequence = "evaluate train*3 evaluate train train*2 evaluate";
     const SessionResult one = run_sequence(lesson, 1, sequence);
@@ -182,7 +181,8 @@ TEST(TrainingSession, SplitOverDevicesEqualsOneDeviceBitForBit) {
   }
 }
 
-// In bfloat16 the weights and all sums of gradients are float32, so a step that is smaller than what a bfloat16 can tell apart is not lost.
+// In bfloat16 the weights and all sums of gradients are float32, so a step that is smaller than what a bfloat16 can
+// tell apart is not lost.
 TEST(TrainingSession, InBfloat16TrainsNearlyAsInFloat32) {
   const std::string sequence = "train*6 evaluate";
   const SessionResult plain = run_sequence(Lesson(Optimizer::momentum), 1, sequence);

@@ -84,18 +84,20 @@ TEST(LoadModel, TrainsInBfloat16WithWeightsInFloat32) {
   std::string text = scenario_text("{zoo: simple_cnn, precision: bfloat16}");
   text.replace(text.find("{batch: 4}"), 10, "{mode: training, batch: 4}");
   const Graph graph = load_model(parse_scenario(text, "s.yaml").value()).value().graph;
-  for (const Value& value : graph.values)
-    if (value.kind == ValueKind::weight) EXPECT_EQ(value.type.dtype, DType::f32) << value.name;
+  for (const Value& value : graph.values) {
+    if (value.kind == ValueKind::weight) {
+      EXPECT_EQ(value.type.dtype, DType::f32) << value.name;
+    }
+  }
   EXPECT_EQ(coarsest_type(graph), DType::bf16);
 }
 
 TEST(LoadModel, DoesNotTrainInFloat16) {
   std::string text = scenario_text("{zoo: simple_cnn, precision: float16}");
   text.replace(text.find("{batch: 4}"), 10, "{mode: training, batch: 4}");
-  EXPECT_EQ(
-      parse_scenario(text, "s.yaml").error().to_string(),
-      "s.yaml:2:18: a model in float16 is for inference: its gradients need loss scaling; bfloat16 trains\n"
-      "  | workload: {mode: training, batch: 4}");
+  EXPECT_EQ(parse_scenario(text, "s.yaml").error().to_string(),
+            "s.yaml:2:18: a model in float16 is for inference: its gradients need loss scaling; bfloat16 trains\n"
+            "  | workload: {mode: training, batch: 4}");
 }
 
 TEST(LoadModel, ErrorsPointAtTheScenario) {

@@ -195,9 +195,8 @@ void Mailbox::put_pieces(int peer) {
 
 // Of the first message that may go on. The request is done when its last piece is no longer looked at.
 std::optional<Frame> Mailbox::next_piece(Peer& peer) {
-  const auto next = std::ranges::find_if(peer.outgoing, [&](uint64_t message) {
-    return peer.ahead < most_ahead || sending_.at(message).cleared;
-  });
+  const auto next = std::ranges::find_if(
+      peer.outgoing, [&](uint64_t message) { return peer.ahead < most_ahead || sending_.at(message).cleared; });
   if (next == peer.outgoing.end()) return {};
   const uint64_t message = *next;
   Sending& sending = sending_.at(message);

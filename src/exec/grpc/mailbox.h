@@ -63,8 +63,8 @@ class Mailbox {
   };
   struct Receiving {
     uint64_t size = 0;
-    std::string kept;           // what came before there was room
-    std::span<std::byte> room;  // once there is: `done` is its request
+    std::string kept{};           // what came before there was room
+    std::span<std::byte> room{};  // once there is: `done` is its request
     size_t got = 0, written = 0;  // bytes that came, and that are in the room
     Flag* done = nullptr;
   };
@@ -104,7 +104,7 @@ class Mailbox {
   std::map<int, Peer> peers_;
   std::map<uint64_t, Sending> sending_;                      // by number: not wholly put, or not cleared
   std::map<std::pair<int, uint64_t>, Receiving> receiving_;  // by peer and its number: from its ask to its end
-  std::optional<Error> wrong_;  // of receive()
+  std::optional<Error> wrong_;                               // of receive()
   uint64_t next_ = 0;
 };
 

@@ -17,15 +17,26 @@ namespace {
 constexpr std::array<std::string_view, 3> words = {"float32", "float16", "bfloat16"};
 constexpr std::array types = {DType::f32, DType::f16, DType::bf16};
 
-// What training computes in float32 whatever the precision: sums of many elements, quotients of sums, and functions that
-// make a rounding error of an operand a large one. PyTorch's autocast has a like list
+// What training computes in float32 whatever the precision: sums of many elements, quotients of sums, and functions
+// that make a rounding error of an operand a large one. PyTorch's autocast has a like list
 // (https://docs.pytorch.org/docs/stable/amp.html, "CUDA Ops that can autocast to float32"). Gather reads rows of a
 // table, of which a Cast would convert all.
-constexpr std::array trained_in_f32 = {
-    Op::BatchNormalization, Op::LayerNormalization, Op::InstanceNormalization, Op::LRN,       Op::Softmax,
-    Op::LogSoftmax,         Op::ReduceSum,          Op::ReduceMean,            Op::ReduceL1,  Op::ReduceL2,
-    Op::Exp,                Op::Log,                Op::Pow,                   Op::Sqrt,      Op::Reciprocal,
-    Op::Gather};
+constexpr std::array trained_in_f32 = {Op::BatchNormalization,
+                                       Op::LayerNormalization,
+                                       Op::InstanceNormalization,
+                                       Op::LRN,
+                                       Op::Softmax,
+                                       Op::LogSoftmax,
+                                       Op::ReduceSum,
+                                       Op::ReduceMean,
+                                       Op::ReduceL1,
+                                       Op::ReduceL2,
+                                       Op::Exp,
+                                       Op::Log,
+                                       Op::Pow,
+                                       Op::Sqrt,
+                                       Op::Reciprocal,
+                                       Op::Gather};
 
 class Conversion {
  public:
@@ -108,8 +119,8 @@ class Conversion {
     std::ranges::replace(out_.outputs, id, given);
   }
 
-  // The value in another type than the graph had for it, made once. Of a weight that is trained each reader has its own:
-  // tied weights may be read by nodes of several stages.
+  // The value in another type than the graph had for it, made once. Of a weight that is trained each reader has its
+  // own: tied weights may be read by nodes of several stages.
   ValueId as(ValueId id, DType wanted, const std::string& reader) {
     if (!was_float32(id) || out_.value(id).type.dtype == wanted) return id;
     if (const auto known = made_.find({id, wanted}); known != made_.end()) return known->second;
@@ -117,8 +128,7 @@ class Conversion {
     const std::string name = fmt::format("{}.{}", value.name, name_of(wanted));
     if (value.kind == ValueKind::weight && may_be_trained(value))
       return cast(id, wanted, unused_name(out_, fmt::format("{}.{}", name, reader)));
-    if (value.kind != ValueKind::weight)
-      return made_[{id, wanted}] = cast(finite(id), wanted, unused_name(out_, name));
+    if (value.kind != ValueKind::weight) return made_[{id, wanted}] = cast(finite(id), wanted, unused_name(out_, name));
     const TensorType type{wanted, value.type.shape};
     const Derivation how = wanted == DType::f16 ? Derivation::to_f16 : Derivation::to_bf16;
     return made_[{id, wanted}] = add_weight(out_, name, type, weights_.add_derived(how, {value.content}, 0, type));

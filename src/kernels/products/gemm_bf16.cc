@@ -79,8 +79,8 @@ void run_product_bf16_plain(const KernelCall& call) {
   parallel_for_workers(call, p.batch, [&](int64_t i, int worker) {
     float* const packed = panels + worker * pair_panel_floats(p, level);
     pack_pair_panels({halves(call, 1) + matrix_offset(b, result, batch_axes, 2, i), p.n, 1}, p.k, p.n, packed);
-    pair_product(p, 0, p.m, 0, p.n, PairLeft{halves(call, 0) + matrix_offset(a, result, batch_axes, 2, i), p.k},
-                 packed, workspace(call) + worker * own, ProductEnding{epilogue, bias_of(call), p.n, i * p.m * p.n});
+    pair_product(p, 0, p.m, 0, p.n, PairLeft{halves(call, 0) + matrix_offset(a, result, batch_axes, 2, i), p.k}, packed,
+                 workspace(call) + worker * own, ProductEnding{epilogue, bias_of(call), p.n, i * p.m * p.n});
   });
 }
 
