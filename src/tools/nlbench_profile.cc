@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <deque>
 #include <filesystem>
 #include <limits>
@@ -285,17 +284,6 @@ Status write(Measuring& measuring) {
   return measuring.profile.kernels.empty() ? ok_status() : write_profile(measuring.arguments.output, measuring.profile);
 }
 
-// Waits for a part of an execution, each time another one. A copy takes as long as what it runs beside, so without that
-// each kernel would meet the same one of the copy's again and again: itself, if both began together.
-void start_elsewhere(const Repeat& repeat, double& phase) {
-  constexpr double golden = 0.6180339887498949;  // its multiples are spread evenly, however many there are
-  phase = std::fmod(phase + golden, 1);
-  double begin = std::numeric_limits<double>::max(), end = 0;
-  for (const Interval& interval : repeat.times)
-    begin = std::min(begin, interval.start), end = std::max(end, interval.finish);
-  if (end > begin) std::this_thread::sleep_for(std::chrono::duration<double>(phase * (end - begin)));
-}
-
 // Runs a Program for so long, at least twice, or until all it is measured for is known well.
 Status measure(Measuring& measuring, Measured& one, int beside, double share_s) {
   ASSIGN_OR_RETURN(SavedProgram saved, load_program(one.folder));
@@ -314,7 +302,6 @@ Status measure(Measuring& measuring, Measured& one, int beside, double share_s) 
   options.cancelled = interrupted;
   options.gpu = measuring.gpu();
   const bool gpu = on_gpu(job.saved.unsplit);
-  double phase = 0;
   for (size_t fill = 0; fill < one.inputs.size() && !interrupted() && !copies.failed(); ++fill) {
     job.inputs = one.inputs[fill];
     Disturbance disturbance;
@@ -323,7 +310,6 @@ Status measure(Measuring& measuring, Measured& one, int beside, double share_s) 
       const bool kept_off = disturbance.since(repeat.times) && beside == 0 && !gpu;
       samples.add(repeat.times, kept_off ? std::numeric_limits<double>::infinity() : repeat.calibration_s, fill);
       measuring.draw_progress();
-      if (beside > 0) start_elsewhere(repeat, phase);
       return !interrupted() && !copies.failed() && (samples.executions() < least_repeats || !enough());
     };
     auto result = run_threads(job.saved.unsplit, {job.contents(), job.inputs, {}, {}, {}, job.checksums()}, options);
