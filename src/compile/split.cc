@@ -104,8 +104,8 @@ Result<SplitPlan> expand_plan(const KernelGraph& whole, const Plan& plan, const 
   split.plan = std::move(expanded.plan);
   split.slices = std::move(expanded.slices);
   split.notes = std::move(expanded.notes);
-  split.promise =
-      training ? promise_of_split_training() : promise_of(whole, split.kernels, expanded.origin, expanded.regions);
+  split.promise = training ? promise_of_split_training(coarsest_type(whole.graph))
+                           : promise_of(whole, split.kernels, expanded.origin, expanded.regions);
   return split;
 }
 

@@ -128,8 +128,8 @@ Result<StateParts> parts_of_states(const KernelGraph& kernels, const std::vector
   return states;
 }
 
-Promise promise_of_split_training() {
-  return {rounding_tolerance(DType::f32), "gradients of shards are added in another order"};
+Promise promise_of_split_training(DType coarsest) {
+  return {rounding_tolerance(coarsest), "gradients of shards are added in another order"};
 }
 
 }  // namespace nlsplit::inline compiler

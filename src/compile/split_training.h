@@ -29,6 +29,6 @@ std::vector<ValueId> states_of_shards(const KernelGraph& whole, const Expanded& 
 // Of the states of an expanded graph. Error: parts of a changed weight overlap, or are not all of it.
 Result<StateParts> parts_of_states(const KernelGraph& kernels, const std::vector<WeightPart>& weights);
 
-Promise promise_of_split_training();
+Promise promise_of_split_training(DType coarsest);
 
 }  // namespace nlsplit::inline compiler
